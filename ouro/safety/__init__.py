@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         devcontainer_files,
         read_devcontainer,
     )
-    from ouro.safety.sandbox.reverted_files import RevertedFile
+    from ouro.safety.sandbox.reverted_files import NotMovedError, RevertedFile
     from ouro.safety.sandbox.sandboxes import choose_sandbox
     from ouro.safety.sandbox.temp_folder import remove_left_temp_folders
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name

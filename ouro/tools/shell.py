@@ -13,7 +13,7 @@ import msgspec
 
 from ouro.display import CommandOutput, Display, Question
 from ouro.events import Notice
-from ouro.safety import Confinement, Effect, Limits, RevertedFile
+from ouro.safety import Confinement, Effect, Limits, NotMovedError, RevertedFile
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import (
     AtEnd,
@@ -425,11 +425,12 @@ class Shell(Tool[ShellArgs]):
         """
         if ctx.limits == "off":
             return ()
+        reverted: Sequence[RevertedFile]
         try:
             reverted = await asyncio.to_thread(self.confinement.revert, ctx.call_id)
-        except OSError as error:
+        except NotMovedError as error:
             ctx.emit(Notice(f"What the command made cannot be moved out: {error}", "warning"))
-            return ()
+            reverted = error.reverted
         if reverted:
             ctx.emit(Notice(f"{_describe_moved_files(reverted, self._root)}.", "warning"))
         return reverted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from ouro.safety.rules import Ask, Effect
 from ouro.safety.sandbox import confinement as confinement_module
 from ouro.safety.sandbox.confinement import Confinement
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.reverted_files import is_plain_repository
+from ouro.safety.sandbox.reverted_files import ActingFiles, NotMovedError, is_plain_repository
 from ouro.safety.sandbox.sandboxes import Bubblewrap, ChosenSandbox, Landlock, _find_bwrap
 from ouro.settings import SandboxSettings
 from ouro.tools.tool import ToolContext
@@ -97,6 +98,37 @@ def test_b5_new_files_that_programs_obey_are_moved_out(confine, root, depth):
         assert len(taken) == 1, name
         assert taken[0].moved.exists()
     assert files_in(root) == {f"{depth}ordinary.txt": b"hostile"}
+
+
+def test_b5_a_file_with_a_long_name_is_moved_out(confine, root):
+    name = f"{'a' * 236}.code-workspace"
+    run(confine(root), root, write(name, ".envrc", "notes.txt"))
+    assert files_in(root).keys() == {"notes.txt"}
+
+
+def test_b5_a_file_that_cannot_be_moved_keeps_no_other_in_the_workspace(root, tmp_path):
+    acting = ActingFiles([root], tmp_path / "reverted")
+    acting.accept(copies=False)
+    store = tmp_path / "reverted"
+    (root / ".envrc").write_text("hostile")
+    (root / ".mcp.json").write_text("hostile")
+    immovable = next(iter(acting._find_acting()))
+    original = acting._move_out
+
+    def move_out(path, *, was_changed):
+        if path == immovable:
+            raise OSError(f"{path} cannot be moved")
+        return original(path, was_changed=was_changed)
+
+    acting._move_out = move_out
+    with pytest.raises(NotMovedError, match=re.escape(immovable)) as caught:
+        acting.revert()
+    assert list(files_in(root)) == [Path(immovable).name]
+    assert [item.path.name for item in caught.value.reverted] != [Path(immovable).name]
+    acting._move_out = original
+    acting.accept(copies=False)  # before the next command: what stayed is still not accepted
+    assert [item.path for item in acting.revert()] == [Path(immovable)]
+    assert len(list(store.iterdir())) == 2
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

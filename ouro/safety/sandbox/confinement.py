@@ -346,7 +346,7 @@ class Confinement:
         that was reverted before.
 
         Raises:
-            OSError: one of the files cannot be moved.
+            NotMovedError: one of the files cannot be moved; the others were.
         """
         with self._lock:
             if call_id not in self._confined_calls:

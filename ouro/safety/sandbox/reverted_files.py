@@ -8,7 +8,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +47,8 @@ _PLAIN_SETTING = late_pattern(
     re.IGNORECASE,
 )
 """A line of a configuration of git that names no program."""
+_MAX_NAME_KEPT = 50
+"""Characters of the name of a moved file, after its number: a longer name could be too long then."""
 _PLAIN_NAMES_IN_INFO = {"exclude", "refs"}
 _MAX_CONFIG = 1 << 16
 """Bytes of a configuration; a longer one does not count as plain."""
@@ -88,6 +91,14 @@ class RevertedFile(msgspec.Struct, frozen=True):
     """Whether there was another one before, which is there again."""
 
 
+class NotMovedError(OSError):
+    """Some acting files could not be moved out. `reverted` are those that were."""
+
+    def __init__(self, reverted: Sequence[RevertedFile], errors: Sequence[OSError]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.reverted = tuple(reverted)
+
+
 class ActingFiles:
     """The acting files below the folders that commands may change.
 
@@ -103,6 +114,8 @@ class ActingFiles:
         """What was found in each folder, by its path."""
         self._accepted: dict[str, str] = {}
         """The kind of each acting file, with the target of a link."""
+        self._not_moved: frozenset[str] = frozenset()
+        """The acting files that `revert` had to leave where they are: they are never accepted."""
         self._copies: dict[str, _FileCopy] = {}
         """The copies of the files that commands may change, by their paths."""
         self._copied_places: list[str] = []
@@ -131,7 +144,7 @@ class ActingFiles:
             is_first: whether no other command runs. Otherwise it may have changed files, and the
                 copies made before it are kept.
         """
-        acting = self._find_acting()
+        acting = [path for path in self._find_acting() if path not in self._not_moved]
         if not is_alone:
             acting = [path for path in acting if path in self._accepted]
         self._accepted = {path: _kind_of(path) for path in acting}
@@ -145,15 +158,45 @@ class ActingFiles:
         restore the earlier version of the changed ones. Returns the files that were moved. Blocks.
 
         A new git directory stays, and is accepted, if nothing in it can run a program.
+
+        Raises:
+            NotMovedError: one of them could not be moved, or its earlier version not be restored.
+                This was done for all others. What stayed is tried again after the next command.
         """
         reverted: list[RevertedFile] = []
+        errors: list[OSError] = []
+
+        def attempt(move: Callable[[], RevertedFile | None]) -> None:
+            """Note what a move did, or why it failed: a file that cannot be moved must not keep
+            the others in the workspace.
+            """
+            try:
+                if item := move():
+                    reverted.append(item)
+            except OSError as error:
+                errors.append(error)
+
+        for path in self._accept_unchanged():
+            attempt(partial(self._move_out, path, was_changed=False))
+        for path, before in self._changed_copies():
+            attempt(partial(self._restore_copy, path, before))
+        self._not_moved = frozenset(self._accept_unchanged() if errors else ())
+        if errors:
+            raise NotMovedError(reverted, errors)
+        return reverted
+
+    def _accept_unchanged(self) -> list[str]:
+        """Accept the acting files that are as they were accepted, and new git directories in which
+        nothing can run a program. Returns the paths of all others.
+        """
+        not_accepted: list[str] = []
         for path in self._find_acting():
             kind = _kind_of(path)
-            if self._accepted.get(path) != kind and not is_plain_repository(Path(path)):
-                reverted.append(self._move_out(path, was_changed=False))
-            else:
+            if self._accepted.get(path) == kind or is_plain_repository(Path(path)):
                 self._accepted[path] = kind
-        return [*reverted, *self._restore_copies()]
+            else:
+                not_accepted.append(path)
+        return not_accepted
 
     def restore(self, reverted: Sequence[RevertedFile]) -> list[Path]:
         """Move files back into the workspace that were moved out of it, because the user allows
@@ -176,9 +219,9 @@ class ActingFiles:
                 failed.append(item.path)
         return failed
 
-    def _restore_copies(self) -> Iterator[RevertedFile]:
-        """Restore each file that differs from its copy, and move out each file that has no copy;
-        yields these files, one after the other. Does nothing if `accept` has made no copies.
+    def _changed_copies(self) -> Iterator[tuple[str, _FileCopy | None]]:
+        """Yields the path of each file that differs from its copy, with the copy; None for a file
+        that has no copy, because it is new. Yields nothing if `accept` has made no copies.
         """
         if not self._copied_places:
             return
@@ -187,10 +230,8 @@ class ActingFiles:
         new = now if len(self._copies) < _MAX_COPIES else {}
         for path in dict.fromkeys((*self._copies, *new)):
             before, after = self._copies.get(path), now.get(path)
-            if before == after or _is_harmless_in_git(path, after):
-                continue
-            if reverted := self._restore_copy(path, before):
-                yield reverted
+            if before != after and not _is_harmless_in_git(path, after):
+                yield path, before
 
     def _restore_copy(self, path: str, before: _FileCopy | None) -> RevertedFile | None:
         """Move out what is at a path, and write the copy `before` there. Returns what was done.
@@ -284,7 +325,7 @@ class ActingFiles:
         import shutil  # imported late: few sessions need it
 
         number = time.time_ns()
-        moved = self._store / f"{number}-{Path(path).name}"
+        moved = self._store / f"{number}-{Path(path).name[-_MAX_NAME_KEPT:]}"
         self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.move(path, moved)
         return RevertedFile(Path(path), moved, was_changed)
