@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import IO
 
 from ouro.errors import OuroError
 from ouro.utils.json_object import JsonObject
@@ -169,8 +170,7 @@ class WorkerProcess:
         """
         assert self._process.stdout is not None
         with self._process.stdout as pipe:
-            for data in pipe:
-                line = json.loads(data)
+            for line in _whole_lines(pipe):
                 if "ready" in line:
                     self._ready = True
                     self._deliver(line)
@@ -199,6 +199,15 @@ class WorkerProcess:
             # The waiting task and its loop may have ended.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(inbox.put_nowait, line)
+
+
+def _whole_lines(pipe: IO[bytes]) -> Iterator[JsonObject]:
+    """Yields the lines of a pipe until it ends. A last line without its end is left out: the other
+    side was killed while it wrote it.
+    """
+    for line in pipe:
+        if line.endswith(b"\n"):
+            yield json.loads(line)
 
 
 def run_worker(
@@ -239,8 +248,8 @@ class _Server:
 
     def _read_lines(self) -> None:
         """Queue the lines of stdin; end the process when it closes."""
-        for line in sys.stdin.buffer:
-            self._loop.call_soon_threadsafe(self._lines.put_nowait, json.loads(line))
+        for line in _whole_lines(sys.stdin.buffer):
+            self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
         self._on_end()
         os._exit(0)
 
