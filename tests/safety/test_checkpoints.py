@@ -341,6 +341,22 @@ def test_old_and_excess_checkpoints_are_deleted(kept, root, tmp_path):
     assert [each.number for each in kept.turns()] == [2]
 
 
+def test_checkpoints_that_cannot_be_cleaned_keep_no_others(kept, root, tmp_path):
+    base = kept.folder.parent
+    kept.take_before(1)
+    (tmp_path / "other").mkdir()
+    broken = Checkpoints(tmp_path / "other", base, "s1")
+    broken.take_before(1)
+    (broken.folder / "config").write_text("not a configuration")
+    past, now = time.time() - 10 * 86_400, time.time()
+    os.utime(kept.folder / "index", (past, past))
+    (broken.folder / "index").touch()
+    os.utime(broken.folder / "index", (now, now))
+    with pytest.raises(CheckpointError):
+        clean_checkpoints(base, days=3, max_bytes=1 << 30)
+    assert [one.workspace for one in stored_checkpoints(base)] == [str(tmp_path / "other")]
+
+
 def test_a_deleted_folder_is_not_a_missing_git(tmp_path):
     with pytest.raises(CheckpointError, match="was deleted or moved"):
         checkpoint_repository.start_checkpoint_git(tmp_path, tmp_path / "gone", ("status",))

@@ -100,19 +100,26 @@ def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | N
             with a turn that runs. None: no folder.
 
     Raises:
-        OSError: they cannot be deleted.
+        OSError, CheckpointError: those of a workspace cannot be deleted. Those of all others were
+            cleaned; of several errors the first is raised.
     """
     freed, kept_bytes, oldest = 0, 0, time.time() - days * _DAY
+    errors: list[Exception] = []
     for stored in stored_checkpoints(base):
-        with lock_file(stored.folder / "lock", timeout=TIMEOUT):
-            is_used = stored.folder == keep or has_live_turn(stored.folder)
-            if not is_used and (stored.last < oldest or kept_bytes + stored.bytes > max_bytes):
-                shutil.rmtree(stored.folder)
-                freed += stored.bytes
-            else:
+        try:
+            with lock_file(stored.folder / "lock", timeout=TIMEOUT):
+                is_used = stored.folder == keep or has_live_turn(stored.folder)
+                if not is_used and (stored.last < oldest or kept_bytes + stored.bytes > max_bytes):
+                    shutil.rmtree(stored.folder)
+                    freed += stored.bytes
+                    continue
                 freed += _prune(stored, oldest)
                 forget_old_large(stored.folder, days)
-                kept_bytes += stored.bytes
+        except (OSError, CheckpointError) as error:
+            errors.append(error)
+        kept_bytes += stored.bytes
+    if errors:
+        raise errors[0]
     return freed
 
 
