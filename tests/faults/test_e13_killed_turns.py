@@ -76,6 +76,40 @@ kept.keep(1, root / "new/c.py")
     assert kept.recover() == []
 
 
+def test_e13_a_damaged_line_of_a_journal_hides_no_other(root):
+    killed(
+        root,
+        """
+kept.keep(1, root / "a.py")
+(root / "a.py").write_text("changed\\n")
+kept.keep(1, root / "b.py")
+(root / "b.py").write_text("changed\\n")
+""",
+    )
+    (journal,) = (root.parent / "kept").glob("*/open/s1.1")
+    first, second = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(first[:20] + b"\n[1]\n" + second)
+    kept = opened(root)
+    assert len(kept.recover()) == 1
+    assert Undo(kept).undo(kept.turns()).paths == ("b.py",)
+
+
+def test_e13_a_full_disk_leaves_no_piece_of_a_line_in_the_journal(root):
+    kept = opened(root)
+    kept.keep(1, root / "a.py")
+    (journal,) = kept.folder.glob("open/s1.1")
+    before = journal.read_bytes()
+    limit, hard_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard_limit))
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            kept.note_command_end(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard_limit))
+    assert journal.read_bytes() == before
+    kept.take_after(1)
+
+
 def test_e13_a_file_that_a_tool_was_writing_again_is_restored(root):
     killed(
         root,

@@ -4,6 +4,7 @@ the turn may have changed.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -123,12 +124,23 @@ class TurnJournal:
     def append(self, **words: Any) -> None:
         """Write one line, with these fields and the time, and bring `record` up to date. Before the
         first command (`began`) a watcher is started, which notes when this process is killed.
+        Raises OSError: it cannot be written.
         """
         if "began" in words and self._watcher is None:
             self._watch()
         line = {"at": time.time_ns(), **words}
-        os.write(self._descriptor, json.dumps(line).encode() + b"\n")
+        self._write_whole(json.dumps(line).encode() + b"\n")
         self.record.apply_line(line)
+
+    def _write_whole(self, data: bytes) -> None:
+        """Append `data`. Raises OSError if not all of it can be written; then the journal stays as
+        it was, because a piece of a line would spoil the next one.
+        """
+        size_before = os.fstat(self._descriptor).st_size
+        written = os.write(self._descriptor, data)
+        if written < len(data):
+            os.ftruncate(self._descriptor, size_before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def _watch(self) -> None:
         """Start a shell that writes a file when this process is killed. The time of that file is
@@ -274,7 +286,9 @@ def _read_cut_turn(path: Path, session: str, number: int) -> CutTurn:
     record = TurnRecord(session, number)
     for line in path.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):  # the last one may be incomplete
-            record.apply_line(json.loads(line))
+            # A damaged line is left out: with an error none of the turns could be recovered.
+            with suppress(ValueError, TypeError, LookupError):
+                record.apply_line(json.loads(line))
     died = record.last
     if record.running > 0:
         with suppress(OSError):  # without the watcher's file the last line counts
