@@ -357,6 +357,38 @@ def test_checkpoints_that_cannot_be_cleaned_keep_no_others(kept, root, tmp_path)
     assert [one.workspace for one in stored_checkpoints(base)] == [str(tmp_path / "other")]
 
 
+def replace_by_circular_link(folder: Path) -> None:
+    """Put a link that leads to itself in the place of a folder: its files cannot be read then."""
+    shutil.rmtree(folder)
+    folder.symlink_to(folder.name)
+
+
+def test_a_file_that_cannot_be_read_keeps_no_others_from_undo(kept, root):
+    (root / "sub/notes.log").write_text("ignored by git\n")
+    kept.take_before(1)
+    for name in ("a.py", "sub/b.py"):
+        kept.keep(1, root / name)
+        (root / name).write_text("changed\n")
+    kept.note_command_start(1)
+    replace_by_circular_link(root / "sub")
+    kept.note_command_end(1)
+    lost = kept.take_after(1).lost
+    assert lost == {"sub/b.py": "it cannot be read now (Too many levels of symbolic links)"}
+    assert "a.py" in Undo(kept).undo(kept.turns()).paths
+    assert (root / "a.py").read_text().startswith("one\n")
+
+
+def test_undo_leaves_a_file_that_cannot_be_read_and_restores_others(kept, root):
+    def work():
+        (root / "a.py").write_text("changed\n")
+        (root / "sub/b.py").write_text("changed\n")
+
+    turn(kept, 1, work)
+    replace_by_circular_link(root / "sub")
+    restored = Undo(kept).undo(kept.turns())
+    assert (restored.paths, list(restored.left)) == (("a.py",), ["sub/b.py"])
+
+
 def test_a_deleted_folder_is_not_a_missing_git(tmp_path):
     with pytest.raises(CheckpointError, match="was deleted or moved"):
         checkpoint_repository.start_checkpoint_git(tmp_path, tmp_path / "gone", ("status",))

@@ -393,10 +393,15 @@ class Checkpoints:
             changes.files[name] = TreeChange(name, *changes.files[name].old, *later[name])
         # The old content of files that tools changed is known exactly, so it replaces all above.
         for name, old in record.kept.items():
-            new = later.get(name) or record.written.get(name) or self._store_file(self.root / name)
             changes.lost.pop(name, None)
             changes.unsure.discard(name)
             changes.files.pop(name, None)
+            known = later.get(name) or record.written.get(name)
+            try:
+                new = known or self._store_file(self.root / name)
+            except OSError as error:  # one file must not keep the others from being recorded
+                changes.lost[name] = f"it cannot be read now ({error.strerror})"
+                continue
             if new is not None and new != old:
                 changes.files[name] = TreeChange(name, *old, *new)
         if cut is not None:

@@ -88,12 +88,14 @@ class CheckpointIndex:
 
     def _is_gone(self, name: str, letter: str) -> bool:
         """Whether a file is not there any more: it was removed, is a folder now, or a folder above
-        a changed file is a link now. `letter` is the letter in git's list.
+        a changed file is a link now, perhaps to itself. `letter` is the letter in git's list.
         """
         if letter == _REMOVED or self._is_folder(name):
             return True
         parent = os.path.dirname(f"{self._root}/{name}")  # noqa: PTH120 (many files)
-        return letter == _CHANGED and os.path.realpath(parent) != parent
+        # The real path of a link that leads to itself is this link, but nothing is there.
+        is_in_place = os.path.realpath(parent) == parent and os.path.exists(parent)  # noqa: PTH110
+        return letter == _CHANGED and not is_in_place
 
     def _list_differences(self) -> dict[str, str]:
         """Returns the files that differ from the index, or are not in it: the path -> the letter by

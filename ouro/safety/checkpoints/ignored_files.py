@@ -118,15 +118,17 @@ class IgnoredFiles:
 
     def _new_state(self, path: Path, file: IgnoredFile) -> FileState | None:
         """Returns the state of a file now, after its content was stored; `ABSENT` if it is gone.
-        None if it is no file, too large to keep, or has only grown.
+        None if it is no file, too large to keep, cannot be read, or has only grown.
         """
         try:
             status = path.lstat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size > 2 * MAX_IGNORED_BYTES:
+                return None
+            content = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return ABSENT
-        if not stat.S_ISREG(status.st_mode) or status.st_size > 2 * MAX_IGNORED_BYTES:
+        except OSError:
             return None
-        content = path.read_bytes()
         start = content[: file.size]
         has_only_grown = len(content) > file.size and _blob_id(start) == file.blob
         if has_only_grown:

@@ -316,12 +316,16 @@ class Undo:
 
     def _keep_present_files(self, turns: Sequence[TurnFiles]) -> None:
         """Commit the present versions of the files that these turns changed, before they are undone
-        or redone. A user can restore them with git from the checkpoints.
+        or redone. A user can restore them with git from the checkpoints. Files that cannot be read
+        are left out: they are not restored either.
         """
         files = {}
         for turn in turns:
             for name in self._checkpoints.turn_changes(turn).files:
-                state, content = state_and_content(self._root / name)
+                try:
+                    state, content = state_and_content(self._root / name)
+                except OSError:
+                    continue
                 if state is not None and not self.leads_away(self._root / name):
                     self._repository.write_object("blob", content)
                     files[name] = TreeChange(name, *ABSENT, *state)
