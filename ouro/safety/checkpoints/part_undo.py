@@ -44,31 +44,39 @@ class PartUndo:
 
         Raises:
             UsageError: there is nothing to redo.
+            OSError, CheckpointError: a file cannot be read or written; it can be tried again.
         """
-        if not self._checkpoints.undone_parts:
+        undone_parts = self._checkpoints.undone_parts
+        if not undone_parts:
             raise UsageError("There is nothing to redo: no hunk and no file was undone here.")
         with self._repository.lock():
-            changes = self._checkpoints.undone_parts.pop()
-            return {
-                change.path: self._undo.restore(change.inverse()) for change in reversed(changes)
+            outcomes = {
+                change.path: self._undo.restore(change.inverse())
+                for change in reversed(undone_parts[-1])
             }
+            undone_parts.pop()
+        return outcomes
 
     def _undo_part(self, file: DiffedFile, hunk: str) -> tuple[TreeChange, ...]:
         """Undo a hunk, or the whole file if `hunk` is empty; returns the changes that were made."""
         if file.kind == "deleted":
             return self._restore_deleted(file)
+        is_renamed_back = file.kind == "renamed" and not hunk
+        if is_renamed_back:  # before anything is written
+            self._require_absent(file.old_path)
         change = self._take_hunks_out(file, [hunk] if hunk else file.hunks, is_whole=not hunk)
-        if file.kind == "renamed" and not hunk:
-            return self._rename_back(file, change)
-        return (change,)
+        return self._rename_back(file, change) if is_renamed_back else (change,)
+
+    def _require_absent(self, name: str) -> None:
+        """Raise UsageError if there is a file with a name that is to be written again."""
+        if state_of(self._checkpoints.root / name) != ABSENT:
+            raise UsageError(f"{name} is there again.", _CHANGED_SINCE)
 
     def _restore_deleted(self, file: DiffedFile) -> tuple[TreeChange, ...]:
         """Write a deleted file again, with the lines that the diff shows; returns the change.
         Raises UsageError if there is such a file now.
         """
-        path = self._checkpoints.root / file.path
-        if state_of(path) != ABSENT:
-            raise UsageError(f"{file.path} is there again.", _CHANGED_SINCE)
+        self._require_absent(file.path)
         text = "".join("".join(hunk_sides(hunk).old) for hunk in file.hunks)
         return (self._write(file.path, file.old_mode, text),)
 
@@ -91,17 +99,12 @@ class PartUndo:
         return self._write(file.path, state.mode, text, before=state, content=content)
 
     def _rename_back(self, file: DiffedFile, change: TreeChange) -> tuple[TreeChange, ...]:
-        """Move a renamed file to its old name. Its lines are restored already, by `change`.
+        """Move a renamed file to its old name, which no file has. Its lines are restored already, by
+        `change`.
 
         Returns three changes: `change`, that the file with the old name was written, and that the
         file with the new name was deleted.
-
-        Raises:
-            UsageError: there is a file with the old name again.
         """
-        old = self._checkpoints.root / file.old_path
-        if state_of(old) != ABSENT:
-            raise UsageError(f"{file.old_path} is there again.", _CHANGED_SINCE)
         state, content = self._read(self._checkpoints.root / file.path, file.path)
         text = content.decode("utf-8", "surrogateescape")
         written = self._write(file.old_path, state.mode, text)
