@@ -106,20 +106,31 @@ def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | N
     freed, kept_bytes, oldest = 0, 0, time.time() - days * _DAY
     errors: list[Exception] = []
     for stored in stored_checkpoints(base):
+        fits = stored.last >= oldest and kept_bytes + stored.bytes <= max_bytes
         try:
-            with lock_file(stored.folder / "lock", timeout=TIMEOUT):
-                is_used = stored.folder == keep or has_live_turn(stored.folder)
-                if not is_used and (stored.last < oldest or kept_bytes + stored.bytes > max_bytes):
-                    shutil.rmtree(stored.folder)
-                    freed += stored.bytes
-                    continue
-                freed += _prune(stored, oldest)
-                forget_old_large(stored.folder, days)
+            freed += _clean_workspace(stored, days, oldest, stays=fits or stored.folder == keep)
         except (OSError, CheckpointError) as error:
             errors.append(error)
-        kept_bytes += stored.bytes
+        if stored.folder.exists():
+            kept_bytes += stored.bytes
     if errors:
         raise errors[0]
+    return freed
+
+
+def _clean_workspace(stored: StoredCheckpoints, days: float, oldest: float, *, stays: bool) -> int:
+    """Delete the old checkpoints of a workspace, or all of them; returns the number of bytes that
+    were freed. `days` and `oldest` (the same as Unix time) say which are old.
+
+    Args:
+        stays: whether its folder stays. The folder of a turn that runs stays in any case.
+    """
+    with lock_file(stored.folder / "lock", timeout=TIMEOUT):
+        if not stays and not has_live_turn(stored.folder):
+            shutil.rmtree(stored.folder)
+            return stored.bytes
+        freed = _prune(stored, oldest)
+        forget_old_large(stored.folder, days)
     return freed
 
 
