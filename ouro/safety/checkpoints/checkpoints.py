@@ -391,7 +391,23 @@ class Checkpoints:
         later = self._files_kept_by_later_turns(record)
         for name in set(later) & set(changes.files):
             changes.files[name] = TreeChange(name, *changes.files[name].old, *later[name])
-        # The old content of files that tools changed is known exactly, so it replaces all above.
+        self._add_kept(record, later, changes)
+        if cut is not None:
+            not_by_tools = changes.files.keys() - record.written.keys()
+            changes.unsure |= {
+                name for name in not_by_tools if cut.is_unsure(name, str(self.root / name))
+            }
+        return changes
+
+    def _add_kept(
+        self, record: TurnRecord, later: Mapping[str, FileState], changes: ChangedFiles
+    ) -> None:
+        """Add the files that tools were going to change to `changes`. Their old content is known
+        exactly, so that they replace what a comparison of all files has found.
+
+        Args:
+            later: the files that later turns have changed, as they were before.
+        """
         for name, old in record.kept.items():
             changes.lost.pop(name, None)
             changes.unsure.discard(name)
@@ -404,12 +420,6 @@ class Checkpoints:
                 continue
             if new is not None and new != old:
                 changes.files[name] = TreeChange(name, *old, *new)
-        if cut is not None:
-            not_by_tools = changes.files.keys() - record.written.keys()
-            changes.unsure |= {
-                name for name in not_by_tools if cut.is_unsure(name, str(self.root / name))
-            }
-        return changes
 
     def _files_kept_by_later_turns(self, record: TurnRecord) -> dict[str, FileState]:
         """Returns the state of each file that tools of later turns of this process have changed, as
