@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ouro.agent.environment import Environment
 from ouro.agent.loop import Prompt
 from ouro.display import Question
-from ouro.errors import UsageError
+from ouro.errors import LimitReached, OuroError, UsageError
 from ouro.events import (
     Emit,
     Event,
@@ -115,9 +115,13 @@ class SessionTasks:
             events.put_nowait(event)
 
         async def finish() -> TurnFinished:
-            """Do the work. A defect in it is logged, and becomes the end of the turn."""
+            """Do the work. An error becomes the end of the turn; a defect is also logged."""
             try:
                 return await work(emit) or TurnFinished("answered")
+            except LimitReached as limit:
+                return TurnFinished("limit", str(limit))
+            except OuroError as error:
+                return TurnFinished("failed", str(error))
             except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program
                 log.exception("the turn failed")
                 return TurnFinished(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ouro.display import Question
-from ouro.errors import UsageError
+from ouro.errors import LimitReached, ModelUnavailable, UsageError
 from ouro.events import Notice, Permit, QuestionAsked, QuestionClosed, Reply, TurnFinished
 from ouro.session.session_tasks import SessionTasks
 
@@ -43,6 +43,20 @@ async def test_exception_ends_the_turn_and_is_shown():
 
     last = (await collect(work))[-1]
     assert last == TurnFinished("failed", "ouro failed: KeyError: 'x'. See `ouro.log`.")
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (LimitReached("$1.00 of $1.00 are spent.", "Raise it."), "limit"),
+        (ModelUnavailable("The server is down."), "failed"),
+    ],
+)
+async def test_an_error_for_the_user_is_no_defect_of_ouro(error, outcome):
+    async def work(emit):
+        raise error
+
+    assert (await collect(work))[-1] == TurnFinished(outcome, str(error))
 
 
 async def test_interrupted_turn_runs_its_cleanup():
