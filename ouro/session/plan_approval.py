@@ -213,12 +213,13 @@ class PlanApproval:
     def _approve_plan(self, body: str, emit: Emit) -> str:
         """Mark the plan as approved in its file. Returns the text for the model: that the plan is
         approved, how to track it, and the plan itself if it is not `body` any more, because the
-        user has edited it. If its file fails, the plan is approved all the same: a notice is shown,
-        and the text only says that it is approved. Blocks.
+        user has edited it. If its file fails, the plan is approved all the same, as the screen
+        shows it, and a notice is shown. Blocks.
         """
-        # Without a file there are no boxes to tick: the model need not track the plan with todos.
+        # Without a file: there are no boxes to tick, so the model need not track the plan with todos.
+        approval = _APPROVED if self._body == body else f"{_EDITED}\n\n{self._body}"
         if self.folder is None:
-            return _APPROVED if self._body == body else f"{_EDITED}\n\n{self._body}"
+            return approval
         try:
             draft = self.file or self._add_draft(self.folder, body)
             present_plan = self.folder.read(draft.path) or draft
@@ -227,7 +228,7 @@ class PlanApproval:
         except OSError as error:
             self.file = None
             emit(Notice(f"The plan could not be saved: {error}.", "warning"))
-            return _APPROVED
+            return approval
         steps = "\n".join(f"- {step.text}" for step in self.file.steps)
         track = f"{_TRACK_WITH_TODOS}\n{steps}" if steps else ""
         if present_plan.body == draft.body:

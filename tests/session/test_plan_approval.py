@@ -99,6 +99,22 @@ async def test_what_the_user_edits_in_the_file_is_carried_out(repository):
     await session.close()
 
 
+async def test_an_edited_plan_is_carried_out_though_it_cannot_be_saved(repository):
+    session, model = await opened(repository, PLAN, "Done.")
+
+    async def edit():
+        session.plan.change(PLAN.replace("Use it", "Use it twice"))
+        folder = repository / ".ouro" / "plans"
+        folder.rename(folder.with_name("moved"))
+        folder.write_text("a file where the folder should be")
+        return Reply((CARRY_OUT_EDITING,))
+
+    seen = await play(session, "cache it", edit)
+    assert any("could not be saved" in event.text for event in seen if isinstance(event, Notice))
+    assert "Use it twice" in said(model)[-1]
+    await session.close()
+
+
 async def test_an_answer_that_is_no_plan_asks_nothing(repository):
     session, _ = await opened(repository, "It is in parser.py.")
     await play(session, "where is it?")
