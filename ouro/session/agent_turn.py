@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent, Prompt
@@ -62,7 +63,9 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         the turn ended. An OuroError is not raised: it becomes the outcome and the detail of the
         result.
         """
-        finished = await self._run_framed(partial(self._run_message, text, images, emit))
+        finished = await self._run_within_checkpoints(
+            partial(self._run_message, text, images, emit)
+        )
         self.titles.after_turn()
         return finished
 
@@ -76,9 +79,11 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         """Run a turn that no message of the user begins, and return how it ended. The model gets
         `text` and what has happened in the background.
         """
-        return await self._run_framed(partial(self._run_context, text, emit))
+        return await self._run_within_checkpoints(partial(self._run_context, text, emit))
 
-    async def _run_framed(self, work: Callable[[], Awaitable[TurnFinished]]) -> TurnFinished:
+    async def _run_within_checkpoints(
+        self, work: Callable[[], Awaitable[TurnFinished]]
+    ) -> TurnFinished:
         """Do the work of a turn, and return how it ended; an OuroError becomes an outcome. The
         checkpoints of files begin before it and end after it. Then replaced models are released.
         """
@@ -119,8 +124,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
 
     async def _run_context(self, text: str, emit: Emit) -> TurnFinished:
         """Run the agent with `text` and what has happened in the background."""
-        context = [await self.environment.changes(), *self.wake.take_news(), text]
-        prompt = Prompt(text="", context="\n\n".join(filter(None, context)))
+        changes = await self.environment.changes()
+        prompt = Prompt(text="", context=_join_texts(changes, *self.wake.take_news(), text))
         return await self._run_prompt(prompt, self._make_events(emit))
 
     async def _attach(self, text: str, *, is_command: bool) -> Attached:
@@ -149,12 +154,9 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             is_command: whether the message calls a custom command, and is thus shown already.
         """
         # Collect what is sent with the message.
-        changes = await self.environment.changes()
         recalled = await self.session_memory.before_turn(text)
         attached = await self._attach(text, is_command=is_command)
-        background_events = self.wake.take_news()
-        context = [changes, recalled, *other_context, attached.text, *background_events]
-        prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
+        prompt = Prompt(text, tuple(images), _join_texts(recalled, *other_context, attached.text))
 
         # Collect the notices about it for the user.
         notices = notices_about(attached, self.environment.missing_files(text))
@@ -163,7 +165,13 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
 
         events = self._make_events(emit, notices, is_prompt_shown=is_command)
         await self.agent.confirm_long_message(prompt, events.on_event)
-        return await self._run_prompt(prompt, events)
+
+        # What is sent only once is taken last: a message that is refused must not take it along.
+        changes = await self.environment.changes()
+        instructions = self.attachments.take_instructions(attached)
+        of_hooks, news = self.hooks.take_unsent(), self.wake.take_news()
+        context = _join_texts(changes, of_hooks, prompt.context, instructions, *news)
+        return await self._run_prompt(replace(prompt, context=context), events)
 
     async def _run_prompt(self, prompt: Prompt, events: TurnEvents) -> TurnFinished:
         """Run the turn, and return how it ended. Hooks may let the agent continue. In plan mode the
@@ -197,6 +205,11 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             notices=notices,
             is_prompt_shown=is_prompt_shown,
         )
+
+
+def _join_texts(*texts: str) -> str:
+    """The texts with an empty line between them; empty ones are left out."""
+    return "\n\n".join(filter(None, texts))
 
 
 class TurnEvents:

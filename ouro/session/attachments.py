@@ -66,6 +66,8 @@ class Attached(msgspec.Struct, frozen=True):
     text: str = ""
     """The text for the model; empty if there is nothing."""
     items: tuple[Attachment, ...] = ()
+    files: tuple[str, ...] = ()
+    """The names of the files and folders, if anything is sent: their instructions belong to it."""
 
     @property
     def report(self) -> str:
@@ -115,7 +117,8 @@ class Attachments:
 
     async def read(self, text: str) -> Attached:
         """Read everything that a message names: files, folders, notes, sessions and resources of
-        MCP servers. What cannot be read has a problem in the result; nothing is raised for it.
+        MCP servers. What cannot be read has a problem in the result; nothing is raised for it. The
+        instructions for the files are not in it: see `take_instructions`.
         """
         mentions = self.find(text)
         resources = await self.read_resources(text)
@@ -130,7 +133,7 @@ class Attachments:
             if mention.kind != "file":
                 read_mentions[mention] = await self._attach_memory(mention)
         in_order = [read_mentions[mention] for mention in mentions]
-        attached = self._join_attachments(in_order, files)
+        attached = _join_attachments(in_order, files)
         return replace(attached, text="\n\n".join(filter(None, (attached.text, resources))))
 
     async def attach_to(self, prompt: Prompt, emit: Emit) -> Prompt:
@@ -140,8 +143,14 @@ class Attachments:
         attached = await self.read(prompt.text)
         for notice in notices_about(attached):
             emit(notice)
-        context = "\n\n".join(filter(None, (prompt.context, attached.text)))
-        return replace(prompt, context=context)
+        texts = (prompt.context, attached.text, self.take_instructions(attached))
+        return replace(prompt, context="\n\n".join(filter(None, texts)))
+
+    def take_instructions(self, attached: Attached) -> str:
+        """The project instructions for attached files that were not sent yet; empty if there are none.
+        They count as sent from now on: call it when the message is sent.
+        """
+        return self._instructions_for(attached.files)
 
     def find(self, text: str) -> list[Mention]:
         """The mentions of a message that can be attached, at most `_MAX_MENTIONS`, in their order.
@@ -325,28 +334,28 @@ class Attachments:
             return ReadMention(Attachment(mention.shown, problem=_short_reason(error)))
         return ReadMention(Attachment(mention.shown, f"{len(text):,} characters"), text)
 
-    def _join_attachments(
-        self, read_mentions: Sequence[ReadMention], files: Sequence[Mention]
-    ) -> Attached:
-        """Join all that was read to one text for the model, with the project instructions for
-        `files`. An attachment that is longer than what is left of MAX_CHARACTERS is not sent. If
-        none is sent, neither are the instructions.
-        """
-        items, texts, characters_left = [], [], MAX_CHARACTERS
-        for item, text in read_mentions:
-            if text and len(text) > characters_left:
-                item = Attachment(item.name, problem="no room: the message is full")  # noqa: PLW2901
-            elif text:
-                characters_left -= len(text)
-                body = clean(text).replace("</attached", "< /attached")
-                # `trust/provenance.py` recognizes this tag: the text does not count as the user's.
-                texts.append(f'<attached name="{item.name}">\n{body}\n</attached>')
-            items.append(item)
-        if not texts:
-            return Attached(text="", items=tuple(items))
-        instructions = self._instructions_for([mention.name for mention in files])
-        joined = "\n\n".join(filter(None, (_EXPLANATION, *texts, instructions)))
-        return Attached(joined, tuple(items))
+
+def _join_attachments(read_mentions: Sequence[ReadMention], files: Sequence[Mention]) -> Attached:
+    """Join all that was read to one text for the model. An attachment that is longer than what is left
+    of MAX_CHARACTERS is not sent.
+
+    Args:
+        files: the mentions of files and folders.
+    """
+    items, texts, characters_left = [], [], MAX_CHARACTERS
+    for item, text in read_mentions:
+        if text and len(text) > characters_left:
+            item = Attachment(item.name, problem="no room: the message is full")  # noqa: PLW2901
+        elif text:
+            characters_left -= len(text)
+            body = clean(text).replace("</attached", "< /attached")
+            # `trust/provenance.py` recognizes this tag: the text does not count as the user's.
+            texts.append(f'<attached name="{item.name}">\n{body}\n</attached>')
+        items.append(item)
+    if not texts:
+        return Attached(text="", items=tuple(items))
+    names = tuple(mention.name for mention in files)
+    return Attached("\n\n".join((_EXPLANATION, *texts)), tuple(items), names)
 
 
 def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notice]:

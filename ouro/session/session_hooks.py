@@ -37,26 +37,34 @@ class SessionHooks(msgspec.Struct, eq=False):
     tasks: SessionTasks
     is_resumed: bool
     is_started: bool = False
+    _unsent_texts: list[str] = msgspec.field(default_factory=list)
+    """What hooks that run once have added: it is sent with the next message that is not refused."""
 
     async def before_turn(self, prompt: str) -> str:
-        """Run the hooks before a turn; returns the text that they add to the user's message, empty
-        if there is none. Before the first turn the hooks of the start of a session run, too. Raises
-        PromptRefused if a hook denies the message.
+        """Run the hooks before a turn; returns the text that they add to this message, empty if there
+        is none. Before the first turn the hooks of the start of a session run, too: `take_unsent`
+        returns what these add. Raises PromptRefused if a hook denies the message.
         """
         background_outcome = self.runner.collect_background_outcome()
         if background_outcome.message:
             self.tasks.emit(Notice(background_outcome.message))
-        texts = [background_outcome.context]
+        self._unsent_texts.append(background_outcome.context)
         if not self.is_started:
             self.is_started = True
             source = "resume" if self.is_resumed else "startup"
             start_outcome = await self.run("session-start", {"source": source}, (source,))
-            texts.append(start_outcome.context)
+            self._unsent_texts.append(start_outcome.context)
         outcome = await self.run("user-prompt", {"prompt": prompt})
         if outcome.verdict == "deny":
             raise PromptRefused(outcome.reason)
-        texts.append(outcome.context)
-        return "\n\n".join(f"<hook>\n{text}\n</hook>" for text in texts if text)
+        return _text_for_model([outcome.context])
+
+    def take_unsent(self) -> str:
+        """Take what the start of the session and hooks in the background have added and the model has
+        not got, as a text for it; empty if there is nothing. Call it when a message is sent.
+        """
+        texts, self._unsent_texts = self._unsent_texts, []
+        return _text_for_model(texts)
 
     async def find_reason_to_continue(self, is_continued: bool, agent: str = "") -> str:
         """Run the hooks of the end of a turn; returns why the agent must continue, empty if it may
@@ -148,6 +156,11 @@ class SessionHooks(msgspec.Struct, eq=False):
 
         if self.runner.has(event):
             self.tasks.start("hooks", run_hooks())
+
+
+def _text_for_model(texts: Sequence[str]) -> str:
+    """What hooks have added, each text in a tag; empty texts are left out."""
+    return "\n\n".join(f"<hook>\n{text}\n</hook>" for text in texts if text)
 
 
 def _agent_data(agent: str) -> dict[str, str]:

@@ -278,6 +278,17 @@ async def test_session_start_and_end_hooks_run(repository, home):
     await session.close()
 
 
+async def test_what_a_start_hook_adds_survives_a_refused_message(repository, home):
+    start = {"event": "session-start", "command": "echo Read TODO.md first"}
+    refuse = {"event": "user-prompt", "command": "grep -q bad && exit 2 || exit 0"}
+    write_config(home, yaml.safe_dump({"hooks": [start, refuse]}))
+    session, _ = await opened(repository, "Hello.")
+    assert (await play(session, "bad"))[-1].outcome == "refused"
+    await play(session, "good")
+    assert contexts(session).count("<hook>\nRead TODO.md first") == 1
+    await session.close()
+
+
 async def test_e4_project_hooks_run_only_while_trusted_and_unchanged(repository, home):
     """E4, F1."""
     (repository / ".claude").mkdir()

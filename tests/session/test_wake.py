@@ -4,12 +4,14 @@ import asyncio
 import itertools
 
 import pytest
+from fakes.agents import say
 from fakes.waiting import until
 
 from ouro import AsyncAgent
+from ouro.agent.loop import DO_NOT_SEND
 from ouro.assemble import opener
 from ouro.events import Notice, QuestionAsked, QuestionClosed, Reply, ToolFinished, TurnFinished
-from ouro.llm import ScriptedModel, ScriptedReply, call
+from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.messages import Context
 from ouro.session import WAKE_QUESTION, Draft, OpenRequest, TurnObserver, TurnQueue
 from ouro.session_options import Options
@@ -240,3 +242,32 @@ async def test_an_agent_of_a_program_is_woken_and_shows_it_to_on_background(tmp_
         await until(lambda: any(isinstance(event, TurnFinished) for event in shown))
         assert "made" in news(agent.session)[0]
         assert (await agent.run("made?")).text == "Yes."
+
+
+async def test_a_withdrawn_message_leaves_news_environment_and_instructions(tmp_path):
+    """They are sent once: a message that is not sent must not take them with it."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "AGENTS.md").write_text("Use tabs here.\n")
+    (tmp_path / "src" / "a.py").write_text("x = 1\n")
+    model = ScriptedModel(
+        [job("echo made"), "Waiting.", "I see."], spec=ModelSpec("scripted", window=100_000)
+    )
+    settings = {"permissions.mode": "auto", "sandbox.enabled": False, "session.wake": "off"}
+    made = opener(Options(tmp_path, settings=settings, trust=True, ready_model=model))
+    session = await made(OpenRequest())
+    await say(session, "build")
+    await until(lambda: bool(session.wake.reasons()))
+    session.set_mode("edit")
+
+    async for event in session.send("See @src/a.py. " + "long " * 100_000):
+        if isinstance(event, QuestionAsked):
+            session.answer(event.question_id, Reply((DO_NOT_SEND,)))
+    assert event.outcome == "refused"
+    assert len(session.memory.messages()) == 4
+
+    await say(session, "And @src/a.py?")
+    sent = "\n".join(part.text for part in session.memory.messages()[-2].parts_of(Context))
+    assert "The end of its output:\nmade" in sent
+    assert "Permission mode: edit" in sent
+    assert "src/AGENTS.md holds instructions that the user has not approved" in sent
+    await session.close()
