@@ -504,7 +504,7 @@ def _build_turn(
         system_prompt=compactor.system_prompt,
         tools=tools,
         compactor=compactor,
-        steering=lambda: steering.take_next() or subagents.take_reports(),
+        steering=lambda: steering.take_next() or subagents.take_next_report(),
         about_paths=about_paths,
         before_call=before_call,
         late_errors=partial(describe_late_errors, extensions.language_servers),

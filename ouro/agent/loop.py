@@ -295,10 +295,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             # Messages that the user sent meanwhile are answered in this turn.
             while prompts := self.steering():
                 is_done = False
-                for steered in prompts:
-                    with_attachments = await self.add_attachments(steered, emit)
-                    await self._add_prompt(with_attachments, emit, steered=True)
-                    self._warn_of_hidden_images(with_attachments, emit)
+                for steering_prompt in prompts:
+                    await self._add_steering(steering_prompt, emit)
 
             if not is_done or await self._offer_to_continue(answer, calls_made, emit):
                 continue
@@ -308,6 +306,18 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 )
                 continue
             return self._incomplete_reason(answer)
+
+    async def _add_steering(self, prompt: Prompt, emit: Emit) -> None:
+        """Save a message that arrived during the turn, with what it names, and show it. After an
+        interrupt it is saved without that, because it waits nowhere else any more.
+        """
+        try:
+            with_attachments = await self.add_attachments(prompt, emit)
+        except asyncio.CancelledError:
+            await self._add_prompt(prompt, emit, steered=True)
+            raise
+        await self._add_prompt(with_attachments, emit, steered=True)
+        self._warn_of_hidden_images(with_attachments, emit)
 
     def _watch_progress(self) -> ProgressWatch:
         from ouro.agent.stuck_turn import ProgressWatch  # an answer without calls does not need it

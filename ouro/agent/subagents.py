@@ -245,6 +245,13 @@ class Subagents:
         self._waiting.clear()
         return reports
 
+    def take_next_report(self) -> list[Prompt]:
+        """Take the oldest of these reports, as a list of one prompt; empty if there is none."""
+        if not self._reports:
+            return []
+        del self._waiting[0]
+        return [self._reports.pop(0)]
+
     async def kill(self, child_id: str) -> None:
         """End a subagent, and wait until it has cleaned up. Raises ToolError if none with that id
         runs.
@@ -503,21 +510,33 @@ class Subagents:
 
     async def _clean_up(self, child: _Child, child_agent: ChildAgent | None) -> str:
         """End what a subagent has started, commit its changes in its worktree, and release its
-        transcript. Returns why that failed, empty if it did not.
+        transcript, each also if another of them fails. Returns why the first failed, empty if none
+        did.
 
         Args:
             child_agent: None if it could not be made.
         """
-        try:
-            if child_agent is not None:
-                await child_agent.close()
-            if child.worktree is not None:
-                subject = f"{child.id}: {child.args.task}"[:72]
-                child.changes = await asyncio.to_thread(child.worktree.close, subject)
-            await child.memory.close()
-        except (OuroError, OSError) as error:
-            return str(error)
-        return ""
+        steps: list[Callable[[], Awaitable[None]]] = [
+            partial(self._close_worktree, child),
+            child.memory.close,
+        ]
+        if child_agent is not None:
+            steps.insert(0, child_agent.close)
+        problems: list[str] = []
+        for close in steps:
+            try:
+                await close()
+            except (OuroError, OSError) as error:
+                problems.append(str(error))
+        return problems[0] if problems else ""
+
+    async def _close_worktree(self, child: _Child) -> None:
+        """Commit what a subagent has changed in its worktree, if it has one, and remove the folder.
+        Raises ToolError.
+        """
+        if child.worktree is not None:
+            subject = f"{child.id}: {child.args.task}"[:72]
+            child.changes = await asyncio.to_thread(child.worktree.close, subject)
 
     def _on_background_end(self, child: _Child) -> None:
         """Queue the report of a background subagent for the model, and show a notice. Does nothing

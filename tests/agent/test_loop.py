@@ -188,6 +188,22 @@ async def test_steering_after_the_last_answer_continues_the_same_turn(world):
     ]
 
 
+async def test_an_interrupt_while_attachments_are_read_loses_no_message(world):
+    is_reading = asyncio.Event()
+
+    async def read_attachments(prompt, emit):
+        is_reading.set()
+        await asyncio.Event().wait()
+
+    world.steering = [Prompt("See @a.py.")]
+    agent = world.agent(ScriptedModel(["Yes?"]), add_attachments=read_attachments)
+    turn = asyncio.create_task(play(agent))
+    await is_reading.wait()
+    turn.cancel()
+    await asyncio.gather(turn, return_exceptions=True)
+    assert world.memory.messages()[-1].text == "See @a.py."
+
+
 @pytest.mark.parametrize("sees_pictures", [True, False])
 async def test_a_model_that_gets_no_pictures_is_named_in_a_warning(world, sees_pictures):
     def first(_messages):

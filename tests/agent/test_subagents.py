@@ -13,6 +13,7 @@ import yaml
 from agent.test_laws import check_sendable
 from fakes.files import git
 from fakes.knowledge import write_as_user
+from fakes.waiting import until
 
 from ouro.assemble import opener
 from ouro.errors import LimitReached
@@ -321,6 +322,22 @@ async def _until_said(events):
             return
 
 
+async def test_reports_enter_a_turn_one_by_one(repository):
+    """An interrupt while one is saved must not lose the next."""
+    family = Family(
+        [start("one", background=True), start("two", background=True), "Started."],
+        one=["Done one."],
+        two=["Done two."],
+    )
+    session = await opened(repository, family, settings={"session.wake": "off"})
+    await play(session)
+    await until(lambda: len(session.wake.reasons()) == 2)
+    [report] = session.turn.agent.steering()
+    assert "Done one." in report.context
+    assert len(session.wake.reasons()) == 1
+    await session.close()
+
+
 async def test_closing_the_session_ends_background_subagents(repository):
     family = Family(
         [start("ever", background=True), "Ok."],
@@ -388,6 +405,23 @@ async def test_worktree_with_changes_returns_a_branch_else_it_is_removed(reposit
     assert not (repository / "new.txt").exists()
     assert "no branch" in unchanged
     assert git(repository, "worktree", "list").count("\n") == 0
+    await session.close()
+
+
+async def test_a_subagent_whose_worktree_is_broken_can_be_resumed(repository):
+    """What fails at its end must not keep its transcript open."""
+    git(repository, "commit", "-q", "--allow-empty", "-m", "first")
+    family = Family(
+        [start("look", worktree=True), "Oh.", start("more", resume="general-1"), "I see."],
+        look=[call("shell", command="git worktree lock ."), "Locked.", "Continued."],
+    )
+    settings = {"permissions.mode": "auto", "sandbox.enabled": False}
+    session = await opened(repository, family, settings=settings)
+    await play(session)
+    await play(session)
+    broken, resumed = results(session)
+    assert "git could not commit them" in broken
+    assert "Continued." in resumed
     await session.close()
 
 
