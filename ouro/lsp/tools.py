@@ -15,7 +15,7 @@ from ouro.display import Display, Plain
 from ouro.errors import ToolError
 from ouro.lsp.servers import LanguageServers
 from ouro.safety import Access, Effect
-from ouro.tools.apply_patch import restore_file
+from ouro.tools.apply_patch import all_or_nothing
 from ouro.tools.file_tool import ChangeTool, FileTool, display_of, file_change
 from ouro.tools.files_seen import FileBefore, FilesSeen, encode, require_encodable
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
@@ -212,12 +212,11 @@ class Rename(ChangeTool[RenameArgs]):
                 for path, edits in args.edits.items()
             ]
             if access == "write":
-                with ExitStack() as undo:
+                with all_or_nothing(self._seen) as note_written:
                     for before, after in changes:
                         is_known = self._seen.has_read(before.place.path)
                         self._seen.store(before, after, is_known=is_known)
-                        undo.callback(restore_file, before, encode(before.shown, after), self._seen)
-                    undo.pop_all()  # all are written: nothing is restored
+                        note_written(before, encode(before.shown, after))
             return display_of(
                 [file_change(before.shown, before.text, after.text) for before, after in changes]
             )

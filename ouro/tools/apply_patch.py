@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import chain, groupby
 from typing import Annotated, Literal, cast
 
@@ -33,6 +33,7 @@ from ouro.tools.text_match import (
     reindent_between,
 )
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.log import log
 from ouro.utils.path_encoding import path_text
 from ouro.utils.text_files import Span, TextFile, save_file
 
@@ -49,6 +50,10 @@ text, lines that are equal.
 """
 
 
+NoteWritten = Callable[[FileBefore, bytes | None], None]
+"""Notes that a call has written a file: its arguments are the file before, and its new content; None if
+it was deleted.
+"""
 FileVerb = Literal["Add", "Delete", "Update"]
 
 
@@ -485,10 +490,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             if access == "write":
                 for step in steps:
                     require_writable(step.file_before)
-                with ExitStack() as undo:  # restores what was written if a later file fails
+                with all_or_nothing(self._seen) as note_written:
                     for step in steps:
-                        self._write_step(step, undo)
-                    undo.pop_all()
+                        self._write_step(step, note_written)
             return display_of([*chain.from_iterable(step.changes for step in steps)])
 
     def _report(self, args: ApplyPatchArgs, display: Display) -> str:
@@ -573,17 +577,16 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             notes.append(f"{target.shown} existed: it was replaced.")
         return target
 
-    def _write_step(self, step: _Step, undo: ExitStack) -> None:
+    def _write_step(self, step: _Step, note_written: NoteWritten) -> None:
         """Write the new text of one file, at its new path if it moves. If it moves or is deleted,
-        delete the old file. For each of the two, a call that restores the file is added to `undo`.
-        Raises ToolError.
+        delete the old file. Raises ToolError.
         """
         if step.after is not None:
-            self._write_text(step, step.after, undo)
+            self._write_text(step, step.after, note_written)
         if step.after is None or step.target is not None:
-            self._delete_file(step.file_before, undo)
+            self._delete_file(step.file_before, note_written)
 
-    def _write_text(self, step: _Step, after: TextFile, undo: ExitStack) -> None:
+    def _write_text(self, step: _Step, after: TextFile, note_written: NoteWritten) -> None:
         """Write the new text of a file, at its new path if it moves; it keeps its mode. Raises
         ToolError.
         """
@@ -592,7 +595,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         # Of a file that was not read as it is now, only the lines around the change are known.
         is_known = step.patch.kind == "Add" or seen.knows(file_before)
         seen.store(target, after, is_known=is_known)
-        undo.callback(restore_file, target, encode(target.shown, after), seen)
+        note_written(target, encode(target.shown, after))
         if step.target is not None and file_before.stat is not None:
             os.chmod(
                 target.place.name,
@@ -600,7 +603,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
                 dir_fd=target.place.folder,
             )
 
-    def _delete_file(self, file_before: FileBefore, undo: ExitStack) -> None:
+    def _delete_file(self, file_before: FileBefore, note_written: NoteWritten) -> None:
         """Delete a file, or the old file of one that has moved. Raises ToolError."""
         place, seen = file_before.place, self._seen
         try:
@@ -610,7 +613,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             raise ToolError(f"{file_before.shown} cannot be deleted: {error.strerror}.") from error
         seen.forget(place.path)
         seen.note_change(place.path, file_before.text, None)
-        undo.callback(restore_file, file_before, None, seen)
+        note_written(file_before, None)
 
 
 def _change_mark(change: FileChange) -> str:
@@ -620,17 +623,49 @@ def _change_mark(change: FileChange) -> str:
     return "D" if change.after is None else "M"
 
 
-def restore_file(file_before: FileBefore, written: bytes | None, seen: FilesSeen) -> None:
-    """Restore a file as it was before a patch, after only a part of the patch could be written. A
-    failure is ignored.
+@contextmanager
+def all_or_nothing(seen: FilesSeen) -> Iterator[NoteWritten]:
+    """In this context a call writes several files, and notes each by the function that is yielded. If
+    one cannot be written, those before it are restored, the last one first.
+
+    Raises:
+        ToolError: that of the file, with the names of those that could not be restored.
+    """
+    written: list[tuple[FileBefore, bytes | None]] = []
+
+    def note_written(file_before: FileBefore, content: bytes | None) -> None:
+        written.append((file_before, content))
+
+    try:
+        yield note_written
+    except BaseException as error:
+        not_restored = [
+            file_before.shown
+            for file_before, content in reversed(written)
+            if not _restore_file(file_before, content, seen)
+        ]
+        if not_restored and isinstance(error, ToolError):
+            names = ", ".join(not_restored)
+            raise ToolError(f"{error.message} Not restored, so still changed: {names}.") from error
+        raise
+
+
+def _restore_file(file_before: FileBefore, written: bytes | None, seen: FilesSeen) -> bool:
+    """Restore a file as it was before a call that could write only a part of its files. Returns False
+    if that fails, which is logged.
 
     Args:
-        written: what the patch has written to the file; None if it has deleted it.
+        written: what the call has written to the file; None if it has deleted it.
     """
     place = file_before.place
-    with suppress(OSError), seen.recording(place.path, written, file_before.content):
-        if file_before.stat is None:
-            os.unlink(place.name, dir_fd=place.folder)
-        else:
-            save_file(place.folder, place.name, file_before.data, expected=place.stat())
-            os.chmod(place.name, stat.S_IMODE(file_before.stat.st_mode), dir_fd=place.folder)
+    try:
+        with seen.recording(place.path, written, file_before.content):
+            if file_before.stat is None:
+                os.unlink(place.name, dir_fd=place.folder)
+            else:
+                save_file(place.folder, place.name, file_before.data, expected=place.stat())
+                os.chmod(place.name, stat.S_IMODE(file_before.stat.st_mode), dir_fd=place.folder)
+    except OSError as error:
+        log.warning("%s was not restored: %s", place.path, error)
+        return False
+    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import time
@@ -72,7 +71,9 @@ class OutputCapture:
         """The file with the whole output (up to MAX_SPOOLED bytes); None if there is no file yet.
         """
         self.save_error = ""
-        """Why the file could not be written; empty if it could, or was not needed."""
+        """Why the file could not be made, or not be written to its end; empty if it could, or was not
+        needed.
+        """
         self._folder = folder
         self._mask = mask
         self._head = bytearray()
@@ -174,7 +175,9 @@ class OutputCapture:
         if there was no need to save it.
         """
         if self.file is None:
-            return f"; {self.save_error}" if self.save_error else ""
+            return f"; the rest could not be saved ({self.save_error})" if self.save_error else ""
+        if self.save_error:
+            return f"; only its beginning is in {self.file} ({self.save_error})"
         if self.total > MAX_SPOOLED:
             return f"; its first {MAX_SPOOLED // 1024 // 1024} MB are in {self.file}"
         return f"; all of it is in {self.file}"
@@ -188,7 +191,7 @@ class OutputCapture:
                 path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
             )
         except OSError as error:
-            self.save_error = f"the rest could not be saved ({error.strerror})"
+            self.save_error = error.strerror or str(error)
             return
         self.file = path
         # A daemon thread does not block the exit of the program; then the end of a long output may
@@ -207,20 +210,24 @@ class OutputCapture:
 
     def _write_file(self, descriptor: int) -> None:
         """Write the queued pieces to the file, without secrets, until an empty piece comes. Runs in
-        a thread, and closes the descriptor. If the file cannot be written, the rest is dropped.
+        a thread, and closes the descriptor. If the file cannot be written, the rest is dropped, and
+        `save_error` says why.
         """
         pending = b""
-        with os.fdopen(descriptor, "wb", buffering=0) as file, contextlib.suppress(OSError):
-            while data := self._queue.get():
-                pending += data
-                while len(pending) > _PIECE:
-                    # Cut after a line, else between words, so that no secret is split.
-                    after_line = pending.rfind(b"\n", 0, _PIECE) + 1
-                    after_word = pending.rfind(b" ", 0, _PIECE) + 1
-                    end = after_line or after_word or _PIECE
-                    file.write(self._mask_bytes(pending[:end]))
-                    pending = pending[end:]
-            file.write(self._mask_bytes(pending))
+        try:
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                while data := self._queue.get():
+                    pending += data
+                    while len(pending) > _PIECE:
+                        # Cut after a line, else between words, so that no secret is split.
+                        after_line = pending.rfind(b"\n", 0, _PIECE) + 1
+                        after_word = pending.rfind(b" ", 0, _PIECE) + 1
+                        end = after_line or after_word or _PIECE
+                        file.write(self._mask_bytes(pending[:end]))
+                        pending = pending[end:]
+                file.write(self._mask_bytes(pending))
+        except OSError as error:
+            self.save_error = error.strerror or str(error)
 
     def _mask_bytes(self, data: bytes) -> bytes:
         """The data without secrets."""

@@ -286,6 +286,27 @@ async def test_write_failure_restores_every_file(tool, tmp_path, monkeypatch):
     assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o755
 
 
+async def test_a_file_that_cannot_be_restored_is_named(tool, tmp_path, monkeypatch):
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("x\n")
+
+    unlink = os.unlink
+
+    def failing(path, *_arguments, **options):
+        if path != "b.py" and options.keys() == {"dir_fd"}:  # a temporary file
+            return unlink(path, **options)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "unlink", failing)
+    monkeypatch.setattr("ouro.tools.apply_patch.save_file", failing)
+    text = patch("*** Update File: a.py", "-x", "+y", "*** Delete File: b.py")
+    with pytest.raises(ToolError) as caught:
+        await call(tool, input=text)
+    assert caught.value.message == (
+        "b.py cannot be deleted: Input/output error. Not restored, so still changed: a.py."
+    )
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

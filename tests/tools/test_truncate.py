@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import stat
 import threading
 
@@ -103,6 +104,20 @@ def test_full_disk_is_reported_and_output_continues(tmp_path):
     capture.close()
     capture.wait_for_file(10)
     assert "the rest could not be saved" in capture.text()
+
+
+def test_a_disk_that_gets_full_is_reported(tmp_path):
+    capture = OutputCapture(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        capture.add(b"x\n" * MAX_SHOWN)
+        capture.close()
+        capture.wait_for_file(10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "all of it is in" not in capture.text()
+    assert f"only its beginning is in {capture.file} (File too large)" in capture.text()
 
 
 def test_since_returns_new_output_once_and_reports_gaps(tmp_path):
