@@ -216,7 +216,7 @@ class PlanApproval:
         user has edited it. If its file fails, the plan is approved all the same, as the screen
         shows it, and a notice is shown. Blocks.
         """
-        # Without a file: there are no boxes to tick, so the model need not track the plan with todos.
+        # Without a file there are no boxes to tick: the model need not track the plan with todos.
         approval = _APPROVED if self._body == body else f"{_EDITED}\n\n{self._body}"
         if self.folder is None:
             return approval
