@@ -303,7 +303,7 @@ def _file_request(seen: FilesSeen, name: str) -> JsonObject:
     """A request about a file, with its text as the model would see it."""
     path = seen.workspace.resolve(name)
     with seen.workspace.open(name) as file:
-        text = seen.decode(path, seen.current(path, file.read())).text
+        text = seen.decode(path, seen.with_unsaved_changes(path, file.read())).text
     return {"path": str(path), "files": [{"path": str(path), "text": text}]}
 
 

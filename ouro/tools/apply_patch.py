@@ -299,9 +299,9 @@ def _find_hunk(
         # Models sometimes end a hunk with an empty line that is not in the file.
         attempts.append(old[:-1])
     for wanted in attempts:
-        positions, how = _find_free_positions(lines, hunk, wanted, start, taken)
+        positions, tolerance = _find_free_positions(lines, hunk, wanted, start, taken)
         if positions:
-            notes += _deviation_notes(hunk, positions, how)
+            notes += _deviation_notes(hunk, positions, tolerance)
             return positions[0], len(wanted)
     raise ToolError(
         f"Line {hunk.line + 1} of the patch: these lines are not in the"
@@ -316,24 +316,24 @@ def _find_free_positions(
     found them. They are looked for from `start` on; if they are not there, in the whole file, where
     they must be unique. For a hunk at the end of the file, a position at its end is preferred.
     """
-    positions, how = _find_positions(lines, wanted, start)
+    positions, tolerance = _find_positions(lines, wanted, start)
     if not positions:  # the changes are not in the order of the file
-        positions, how = _find_positions(lines, wanted, start=0)
+        positions, tolerance = _find_positions(lines, wanted, start=0)
         if len(positions) > 1:
             positions = []
     if hunk.at_end:
         at_end = [at for at in positions if at + len(wanted) == len(lines)]
         positions = at_end or positions
-    return [at for at in positions if taken.isdisjoint(range(at, at + len(wanted)))], how
+    return [at for at in positions if taken.isdisjoint(range(at, at + len(wanted)))], tolerance
 
 
-def _deviation_notes(hunk: Hunk, positions: list[int], how: str) -> Iterator[str]:
+def _deviation_notes(hunk: Hunk, positions: list[int], tolerance: str) -> Iterator[str]:
     """Yields notes on what the model must check: that the lines of the hunk differed from the file,
     or are in the file at more than one position. Yields nothing if they were equal and unique.
     """
     which = f"The change at line {hunk.line + 1} of the patch was made at line {positions[0] + 1}"
-    if how:
-        yield f"{which} of the file, though {how}."
+    if tolerance:
+        yield f"{which} of the file, though {tolerance}."
     if len(positions) > 1 and not hunk.headers:
         others = ", ".join(str(at + 1) for at in positions[1:6])
         yield f"{which}; the same lines are also at {others}. Check it."
@@ -343,9 +343,9 @@ def _find_positions(lines: list[str], wanted: Sequence[str], start: int) -> tupl
     """The indexes, from `start` on, at which the lines `wanted` begin; and the tolerance that found
     them, in words. It is the strictest one that finds any; it is empty if the lines are equal.
     """
-    for how, normal in _COMPARISONS.items():
-        if positions := [at for at in find_lines(lines, wanted, normal) if at >= start]:
-            return positions, how
+    for tolerance, normalize in _COMPARISONS.items():
+        if positions := [at for at in find_lines(lines, wanted, normalize) if at >= start]:
+            return positions, tolerance
     return [], ""
 
 

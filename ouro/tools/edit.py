@@ -161,11 +161,11 @@ def _apply_edit(file: TextFile, edit: Replacement, which: str, notes: list[str])
         raise ToolError("old_text and new_text are the same.")
     match = find_match(file.text, old, new, everywhere=edit.replace_all)
     after = file.splice(match.spans)
-    if match.how:
+    if match.tolerance:
         first = file.text.count("\n", 0, match.spans[0].start) + 1
         old_lines = file.text[match.spans[0].start : match.spans[0].end].removesuffix("\n")
         notes.append(
-            f"{which}old_text did not match exactly ({match.how}). Changed from line {first} on,"
+            f"{which}old_text did not match exactly ({match.tolerance}). Changed from line {first} on,"
             f" which was:\n{old_lines}"
         )
     if edit.replace_all:

@@ -247,7 +247,7 @@ class FilesSeen:
             (size, file_before.stat.st_mtime_ns),
         )
 
-    def current(self, path: Path, data: bytes) -> bytes:
+    def with_unsaved_changes(self, path: Path, data: bytes) -> bytes:
         """The present content of a text file. That is `data`, the content on disk. But if the user
         has unsaved changes of the file in an editor, it is the text in the editor, in the encoding
         of the file.
@@ -323,7 +323,7 @@ class FilesSeen:
                         f"{shown} is too large for this tool ({status.st_size:,} bytes). Use shell."
                     )
                 on_disk = file.read()
-            data = self.current(place.path, on_disk)
+            data = self.with_unsaved_changes(place.path, on_disk)
             text = self.decode(place.path, data)
             return FileBefore(
                 place=place,

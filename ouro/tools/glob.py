@@ -49,12 +49,12 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
         inner = name_pattern(pattern[1:])
         return lambda path: not inner(path)
     # macOS writes é as two characters.
-    normal = str if pattern.isascii() else partial(unicodedata.normalize, "NFC")
-    forms = [_compile_steps(form) for form in expand_braces(normal(pattern))]
+    normalize = str if pattern.isascii() else partial(unicodedata.normalize, "NFC")
+    forms = [_compile_steps(form) for form in expand_braces(normalize(pattern))]
     matchers = [_make_matcher(form) for form in forms]
-    if len(matchers) == 1 and normal is str:
+    if len(matchers) == 1 and normalize is str:
         return matchers[0]
-    return lambda path: _matches_any(matchers, normal(path))
+    return lambda path: _matches_any(matchers, normalize(path))
 
 
 def find_names(pattern: str, texts: Iterable[str]) -> Iterator[str]:

@@ -198,7 +198,7 @@ class Read(FileTool[ReadArgs]):
             return replace(result, text=result.text + encoding_note)
 
         # Any other file is read as a whole.
-        data = self._seen.current(path, file.read())
+        data = self._seen.with_unsaved_changes(path, file.read())
         file_text = self._seen.decode(path, data)
         text = file_text.text
         self._seen.note_read(path, data, text)

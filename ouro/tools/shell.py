@@ -277,12 +277,12 @@ class Shell(Tool[ShellArgs]):
 
         # Run the command until it ends, or is moved to the background.
         cwd = cwd or self._root
-        front = foreground or Foreground(report, can_move=False)
-        process = await self._start_command(line, cwd, limits, report, front, call_id)
-        self._running[process] = front
-        in_time, left_running = await self._wait_and_end(process, front, timeout_seconds)
-        if front.is_moved and isinstance(process, ShellProcess):
-            return self._jobs.adopt(line, process, front.changed, at_end)
+        foreground = foreground or Foreground(report, can_move=False)
+        process = await self._start_command(line, cwd, limits, report, foreground, call_id)
+        self._running[process] = foreground
+        in_time, left_running = await self._wait_and_end(process, foreground, timeout_seconds)
+        if foreground.is_moved and isinstance(process, ShellProcess):
+            return self._jobs.adopt(line, process, foreground.changed, at_end)
 
         # Complete its output, and count what it left running.
         if process.capture.file:
@@ -402,7 +402,7 @@ class Shell(Tool[ShellArgs]):
         return msgspec.structs.replace(result, display=shown, failed=code != 0)
 
     async def _wait_and_end(
-        self, process: RunningCommand, front: Foreground, seconds: float | None
+        self, process: RunningCommand, foreground: Foreground, seconds: float | None
     ) -> tuple[bool, int]:
         """Wait until a command has ended, and end what it left running. If the user moves it to the
         background, nothing is ended. Returns whether it ended (or was moved) within `seconds`
@@ -410,11 +410,11 @@ class Shell(Tool[ShellArgs]):
         """
         left_running = 0
         try:
-            in_time = await front.wait(process, seconds)
+            in_time = await foreground.wait(process, seconds)
         finally:
             # Also after an interrupt; with a second interrupt `end` sends KILL.
             try:
-                left_running = 0 if front.is_moved else await process.end()
+                left_running = 0 if foreground.is_moved else await process.end()
             finally:
                 del self._running[process]
         return in_time, left_running
@@ -461,7 +461,7 @@ class Shell(Tool[ShellArgs]):
         cwd: Path,
         limits: Limits,
         report: Callable[[str], None],
-        front: Foreground,
+        foreground: Foreground,
         call_id: str,
     ) -> RunningCommand:
         """Start a line. A line of a tool call runs in a terminal of the user's editor, if the
@@ -477,7 +477,9 @@ class Shell(Tool[ShellArgs]):
                 report("")  # the front end shows the terminal now
                 inside = command_inside(argv)
                 return TerminalCommand(self._terminals, terminal_id, tag, capture, inside)
-        return await start_shell(argv, tag, cwd, environment, capture, report=front.receive_output)
+        return await start_shell(
+            argv, tag, cwd, environment, capture, report=foreground.receive_output
+        )
 
     def _make_wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
         """Returns a function that confines a command: it takes the words of the command, and
@@ -557,8 +559,8 @@ class Shell(Tool[ShellArgs]):
         for moved in tuple(self._user_lines):
             moved.set()
             moved_count += 1
-        for process, front in tuple(self._running.items()):
-            if front.move(process):
+        for process, foreground in tuple(self._running.items()):
+            if foreground.move(process):
                 moved_count += 1
         return moved_count
 
@@ -604,8 +606,8 @@ def _describe_moved_files(reverted: Sequence[RevertedFile], root: Path) -> str:
         others = f" and {len(reverted) - _MAX_FILES_NAMED} more"
     is_restored = any(item.was_changed for item in reverted)
     changed = ", and restored what was there before" if is_restored else ""
-    places = ", ".join(dict.fromkeys(str(item.moved.parent) for item in reverted))
+    folders = ", ".join(dict.fromkeys(tilde(item.moved.parent) for item in reverted))
     return (
         f"Other programs obey {', '.join(names)}{others}, so ouro moved what the command made there"
-        f" to {tilde(Path(places))}{changed}"
+        f" to {folders}{changed}"
     )

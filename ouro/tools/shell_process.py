@@ -343,18 +343,18 @@ async def start_process(
     cwd: Path,
     environment: Mapping[str, str],
     stdin: int,
-    ends: tuple[int, int],
+    output_ends: tuple[int, int],
 ) -> asyncio.subprocess.Process:
     """Start a program in its own process session.
 
     Args:
-        ends: the descriptors from which its output is read and to which it is written. The second is
+        output_ends: the descriptors from which its output is read and to which it is written. The second is
             closed here; the first only if the program cannot be started.
 
     Raises:
         ToolError: it cannot be started.
     """
-    reading, writing = ends
+    reading, writing = output_ends
     try:
         return await asyncio.create_subprocess_exec(
             *argv,

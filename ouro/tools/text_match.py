@@ -162,7 +162,7 @@ class Match(msgspec.Struct, frozen=True):
     """What to replace, and the tolerance that found it; empty for an exact match."""
 
     spans: tuple[Span, ...]
-    how: str = ""
+    tolerance: str = ""
 
 
 def _fold_punctuation(line: str) -> str:
@@ -181,9 +181,9 @@ comparable.
 
 
 def find_lines(
-    have: Sequence[str], wanted: Sequence[str], normal: Callable[[str], str] = str
+    have: Sequence[str], wanted: Sequence[str], normalize: Callable[[str], str] = str
 ) -> list[int]:
-    """The indexes in `have` at which the lines `wanted` begin. Lines are equal if `normal` returns
+    """The indexes in `have` at which the lines `wanted` begin. Lines are equal if `normalize` returns
     the same for both.
 
     By the algorithm of Knuth, Morris and Pratt, because a comparison at each index takes quadratic
@@ -192,9 +192,9 @@ def find_lines(
     size = len(wanted)
     # None between them is equal to no line, so that no match reaches across.
     row = [
-        *map(normal, wanted),
+        *map(normalize, wanted),
         None,
-        *map(normal, have),
+        *map(normalize, have),
     ]
     # For each line of the row: how many lines from the beginning of the row also end here.
     lengths = [0]
@@ -240,17 +240,17 @@ def _match_tolerantly(lines: Lines, old: str, new: str, *, everywhere: bool) -> 
     does. Raises ToolError if there are several, unless `everywhere`.
     """
     wanted = old.removesuffix("\n").split("\n")
-    for how, normal in TOLERANCES.items():
-        places = _find_places(lines, wanted, normal)
+    for tolerance, normalize in TOLERANCES.items():
+        places = _find_places(lines, wanted, normalize)
         if len(places) > 1 and not everywhere:
             numbers = (first + 1 for first, _reindent in places)
-            raise ToolError(_ambiguous_message(len(places), numbers, how))
+            raise ToolError(_ambiguous_message(len(places), numbers, tolerance))
         spans = [
             _replacement_span(lines, first, wanted, reindent, old, new)
             for first, reindent in places
         ]
         if spans:
-            return Match(tuple(spans), how)
+            return Match(tuple(spans), tolerance)
     return None
 
 
@@ -313,17 +313,17 @@ def _match_deeper_line(lines: Lines, old: str, new: str) -> Match | None:
 
 
 def _find_places(
-    lines: Lines, wanted: list[str], normal: Callable[[str], str]
+    lines: Lines, wanted: list[str], normalize: Callable[[str], str]
 ) -> list[tuple[int, Reindent]]:
-    """The places in the text where the lines `wanted` are, if lines are compared by `normal`. Each
+    """The places in the text where the lines `wanted` are, if lines are compared by `normalize`. Each
     is the index of its first line, and the function that re-indents new lines. The places do not
     overlap. Empty if all lines are blank.
     """
     places: list[tuple[int, Reindent]] = []
-    if not any(map(normal, wanted)):
+    if not any(map(normalize, wanted)):
         return places
     end_of_last = 0
-    for first in find_lines(lines.lines, wanted, normal):
+    for first in find_lines(lines.lines, wanted, normalize):
         if first < end_of_last:
             continue
         end = first + len(wanted)
@@ -500,17 +500,17 @@ def _with_file_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
     return f"{indent}{''.join(units)}{trailing_spaces}"
 
 
-def _ambiguous_message(count: int, numbers: Iterable[int], how: str = "") -> str:
+def _ambiguous_message(count: int, numbers: Iterable[int], tolerance: str = "") -> str:
     """The error for the model if `old_text` is at several places.
 
     Args:
         numbers: the number of the first line of each, from 1; the first ten are shown.
-        how: the tolerance that found them, in words; empty if they match exactly.
+        tolerance: the tolerance that found them, in words; empty if they match exactly.
     """
     shown = ", ".join(map(str, islice(numbers, 10))) + (" …" if count > 10 else "")
-    tolerance = f" ({how})" if how else ""
+    tolerance_note = f" ({tolerance})" if tolerance else ""
     return (
-        f"old_text matches {count} places{tolerance}, at lines {shown}. Give more"
+        f"old_text matches {count} places{tolerance_note}, at lines {shown}. Give more"
         " of the lines around the one you mean, or set replace_all to change all."
     )
 
