@@ -78,7 +78,7 @@ class AdaptiveModel(ABC):
         self.spec = self.facts.spec(spec)
         self._version = self.facts.version
         """The version of the facts that are in use."""
-        self._accepted = PerMessage(self._form_accepted)
+        self._in_accepted_form = PerMessage(self._form_accepted)
         """Returns a message in the form that the server accepts; each is computed once."""
         self._endpoint = endpoint
         self._effort = effort
@@ -95,7 +95,9 @@ class AdaptiveModel(ABC):
         has_renewed_key = False
         for attempt in count_from(1):
             self._use_new_facts()
-            sent_messages = self._accepted(messages) if self.facts.withholds else messages
+            sent_messages = (
+                self._in_accepted_form(messages) if self.facts.sends_substitutes else messages
+            )
             request = self.prepare(sent_messages, tools)
             has_begun = False
             try:
@@ -152,7 +154,7 @@ class AdaptiveModel(ABC):
 
     def _rebuild_format(self) -> None:
         """Make again what depends on `spec` and `facts`, because one of them has changed."""
-        self._accepted = PerMessage(self._form_accepted)
+        self._in_accepted_form = PerMessage(self._form_accepted)
 
     def _remaining_thinking_styles(self) -> tuple[str, ...]:
         """The ways to ask for thinking that were not refused, the next one first; empty if the

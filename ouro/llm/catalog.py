@@ -138,7 +138,7 @@ class Catalog:
         error.is_nothing_set_up = True
         raise error
 
-    def role(self, role: Role) -> str:
+    def model_for(self, role: Role) -> str:
         """The full name of the model of a role in models.yaml; empty if it names none. Raises
         NoModelError.
         """

@@ -61,7 +61,7 @@ class ModelSource:
         make: makes a model and its fallbacks.
         choices: lists all models.
         roles: the full name of the model for each role; a missing role falls back.
-        afford: raises LimitReached if the budget allows no background call.
+        check_budget: raises LimitReached if the budget allows no background call.
         favorites: makes the models that the user goes through with one key.
     """
 
@@ -72,7 +72,7 @@ class ModelSource:
         make: Callable[[str, Effort], Sequence[Model]],
         choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
         roles: Mapping[Role, str] | None = None,
-        afford: Callable[[], None] = lambda: None,
+        check_budget: Callable[[], None] = lambda: None,
         favorites: Callable[[], FavoriteModels] | None = None,
     ) -> None:
         self._make_favorites = favorites
@@ -85,7 +85,7 @@ class ModelSource:
         self._roles = dict(roles or {})
         self._models_by_name: dict[str, Sequence[Model]] = {}
         """Full name -> the model with its fallbacks; empty if it cannot be used."""
-        self._afford = afford
+        self._check_budget = check_budget
 
     @cached_property
     def favorites(self) -> FavoriteModels:
@@ -101,11 +101,11 @@ class ModelSource:
         """The model of the session; its fallbacks only answer if it fails."""
         return self._models[0]
 
-    def role_spec(self, role: Role) -> ModelSpec:
-        """What is known about the model of a role, at its first use. Raises as `role`."""
-        return self.role(role)[0].spec
+    def spec_for(self, role: Role) -> ModelSpec:
+        """What is known about the model of a role, at its first use. Raises as `models_for`."""
+        return self.models_for(role)[0].spec
 
-    def role(self, role: Role) -> Sequence[Model]:
+    def models_for(self, role: Role) -> Sequence[Model]:
         """The models of a role, made at first use; the session closes them. If the settings name
         none that can be used, these are the models of the session, with two exceptions: for
         `classify` the models of the role `compact`, if there are any; for `retrieve` no models.
@@ -113,7 +113,7 @@ class ModelSource:
         Raises:
             LimitReached: the budget allows no further call.
         """
-        self._afford()
+        self._check_budget()
         models = self._models_of_role(role)
         if not models and role == "classify":
             models = self._models_of_role("compact")

@@ -187,7 +187,7 @@ class ServerFacts:
         self.version += 1
 
     @property
-    def withholds(self) -> bool:
+    def sends_substitutes(self) -> bool:
         """Whether an image or a call is sent in another form than it has in the session."""
         return bool(self.hidden or self.described_calls)
 

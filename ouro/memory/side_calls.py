@@ -53,7 +53,9 @@ def ask_in_background(
 
     async def ask(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
         async with busy or nullcontext():
-            return await ask_and_record(models.role(role), memory, purpose, messages, schema=schema)
+            return await ask_and_record(
+                models.models_for(role), memory, purpose, messages, schema=schema
+            )
 
     return ask
 

@@ -164,13 +164,13 @@ class VectorBudget(msgspec.Struct, frozen=True):
     session_catalog: SessionCatalog
     limits: LimitSettings
 
-    def afford(self) -> None:
+    def check(self) -> None:
         """Raises LimitReached if the limit of a day or a month is reached."""
         if _has_period_limit(self.limits):
             periods = asyncio.run(_load_periods(self.session_catalog))
             _raise_if_spent(spending_limits(periods, self.limits))
 
-    def pay(self, model: str, usage: Usage) -> None:
+    def record_cost(self, model: str, usage: Usage) -> None:
         """Record the cost of a model call that has made vectors. A failure is only logged. Must be
         called in a thread without an event loop.
         """

@@ -305,7 +305,7 @@ class GoalPursuit:
         ]
         for _attempt in range(2):
             answer = await ask_and_record(
-                self._models.role("compact"),  # a cheaper model, if the settings name one
+                self._models.models_for("compact"),  # a cheaper model, if the settings name one
                 memory=self._memory,
                 purpose="goal",
                 messages=request,
@@ -333,8 +333,9 @@ class GoalPursuit:
         limits: Limits = "read" if self._permissions.mode == "plan" else "workspace"
         try:
             result = await self._shell.run_line(line, report, limits=limits, call_id=call.id)
-        except (ToolError, asyncio.CancelledError):
-            display = Display("interrupted", CommandOutput(line, printed))
+        except (ToolError, asyncio.CancelledError) as error:
+            why = str(error) if isinstance(error, ToolError) else "interrupted"
+            display = Display(why, CommandOutput(line, printed))
             emit(
                 ToolFinished(
                     call.id, call.name, display, failed=True, seconds=time.monotonic() - start

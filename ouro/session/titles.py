@@ -74,7 +74,11 @@ class Titles(msgspec.Struct, eq=False):
             raise UsageError("There are no messages yet to make a title of.")
         request = [system(INSTRUCTIONS), user(session_text)]
         answer = await ask_and_record(
-            self.models.role("compact"), self.memory, purpose="title", messages=request, attempts=1
+            self.models.models_for("compact"),
+            self.memory,
+            purpose="title",
+            messages=request,
+            attempts=1,
         )
         title = clean_title(answer)
         # Small models copy their instructions.

@@ -221,7 +221,7 @@ async def test_e6_the_answer_of_one_counts_where_the_budget_ended_meanwhile(repo
         raise LimitReached("The budget of today is spent.")
 
     async def spend():
-        session.model_source._afford = refuse
+        session.model_source._check_budget = refuse
 
     late = ScriptedReply("Found it.", usage=PRICED, hold=spend)
     family = Family([start("late", agent="explore"), "Done."], late=[late])

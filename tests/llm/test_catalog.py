@@ -480,7 +480,10 @@ class TestTheFile:
         found = catalog(models_file, example.read_text())
         assert found.resolve(found.default()) == "anthropic/claude-sonnet-5"
         assert found.spec("openai/gpt-5.6").window == 400_000
-        assert (found.role("compact"), found.role("retrieve")) == ("anthropic/claude-haiku-4-5", "")
+        assert (found.model_for("compact"), found.model_for("retrieve")) == (
+            "anthropic/claude-haiku-4-5",
+            "",
+        )
 
     def test_repr_shows_no_key(self, models_file, monkeypatch):
         monkeypatch.setenv("GROQ_API_KEY", "gsk-SECRET")

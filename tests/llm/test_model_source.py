@@ -53,9 +53,9 @@ def names(models):
 def test_missing_roles_fall_back(roles, compact, classify, retrieve):
     found = source(Maker("gone"), **roles)
     assert (
-        names(found.role("compact")),
-        names(found.role("classify")),
-        names(found.role("retrieve")),
+        names(found.models_for("compact")),
+        names(found.models_for("classify")),
+        names(found.models_for("retrieve")),
     ) == (
         compact,
         classify,
@@ -67,22 +67,22 @@ def test_model_is_created_lazily_and_once():
     maker = Maker()
     found = source(maker, compact="small", classify="small")
     assert names(maker.made) == ["own"]
-    assert found.role("compact") is found.role("classify")
+    assert found.models_for("compact") is found.models_for("classify")
     assert names(maker.made) == ["own", "small"]
 
 
 def test_role_naming_the_session_model_shares_it():
     maker = Maker()
     found = source(maker, compact="own")
-    assert found.role("compact") is found.current()
+    assert found.models_for("compact") is found.current()
     found.change("other", "low")
-    assert found.role("classify") is not found.current()
+    assert found.models_for("classify") is not found.current()
 
 
 async def test_closing_closes_every_created_model():
     maker = Maker()
     found = source(maker, compact="small")
-    found.role("compact")
+    found.models_for("compact")
     found.change("other", "low")
     await found.close()
     assert [(model.spec.name, model.closed) for model in maker.made] == [

@@ -124,10 +124,10 @@ def local_embedder() -> LocalEmbedder | None:
 class EmbeddingBudget(Protocol):
     """The budget of embedding calls (`session/budget.py`)."""
 
-    def afford(self) -> None:
+    def check(self) -> None:
         """Raise LimitReached if the budget allows no further call."""
 
-    def pay(self, model: str, usage: Usage) -> None: ...
+    def record_cost(self, model: str, usage: Usage) -> None: ...
 
 
 class RemoteEmbedder:
@@ -158,7 +158,7 @@ class RemoteEmbedder:
             raise self._failure
         try:
             if self._budget:
-                self._budget.afford()
+                self._budget.check()
             answer = self._model.embed(texts)
         except LimitReached as error:
             raise self._record_failure(ModelError(error.message, error.hint)) from error
@@ -169,7 +169,7 @@ class RemoteEmbedder:
             self._failure = None
             log.info("%s gives vectors again", self.name)
         if self._budget:
-            self._budget.pay(self.name, answer.usage)
+            self._budget.record_cost(self.name, answer.usage)
         rows = np.array(answer.vectors, np.float32)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
@@ -197,7 +197,7 @@ def make_embedder(
     if it is not installed. `budget` limits what a remote model may cost; None: nothing does. Raises
     NoModelError if the model cannot be used.
     """
-    resolved = catalog.resolve(name) if name else catalog.role("embed")
+    resolved = catalog.resolve(name) if name else catalog.model_for("embed")
     if resolved:
         return RemoteEmbedder(resolved, catalog.embeddings(resolved), budget)
     return local_embedder()
@@ -219,7 +219,7 @@ def choose_embedder(
 def is_embedder_chosen(name: str, catalog: Catalog) -> bool:
     """Whether a model for vectors is configured, in the settings or in models.yaml."""
     try:
-        return bool(name or catalog.role("embed"))
+        return bool(name or catalog.model_for("embed"))
     except NoModelError:
         return False
 
