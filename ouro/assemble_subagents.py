@@ -85,7 +85,7 @@ def build_subagents(
         channel=basis.tasks,
         check_budget=shared.budget.check,
         cwd=basis.cwd,
-        in_background=basis.options.interactive,
+        continues_after_turn=basis.options.interactive,
         on_report=on_report,
     )
     return Subagents(shared.extensions.agents, services, basis.settings.subagents)
@@ -284,7 +284,7 @@ def _choose_models(
         return models.current
     if spec.model == CHEAP:
         # The role of small questions in the background, for which users choose a cheap model.
-        return lambda: models.role("classify")
+        return lambda: models.models_for("classify")
     try:
         name = shared.basis.inputs.catalog.resolve(spec.model)
         models.models_by_name(name)  # an error is raised now, not in the middle of the work

@@ -38,7 +38,7 @@ from ouro.settings import CompactionSettings
 if TYPE_CHECKING:
     from ouro.agent.summariser import Summariser
 
-TOO_LONG = "Start a new session (`/clear`), or use a model with a larger window (`/model`)."
+TOO_LONG_HINT = "Start a new session (`/clear`), or use a model with a larger window (`/model`)."
 MIN_GAIN = 0.9
 """A compaction must make the request smaller than this share of itself."""
 GROWTH_BEFORE_RETRY = 1.1
@@ -142,7 +142,7 @@ class Compactor(msgspec.Struct, eq=False):
         """Whether an automatic compaction is on, and would find something to compact."""
         return self.settings.auto and self.plan("auto") is not None
 
-    def size_with(self, message: Message) -> int:
+    def size_to_confirm(self, message: Message) -> int:
         """The tokens that the request would have with a message, if the message is long and would
         cause an automatic compaction, or would not fit into the window. Otherwise 0.
         """
@@ -156,24 +156,24 @@ class Compactor(msgspec.Struct, eq=False):
         causes_compaction = new_size > limit and self.can_summarize
         return new_size if causes_compaction or new_size > self.window else 0
 
-    async def make_room(self, emit: Emit, coming: int = 0) -> None:
+    async def make_room(self, emit: Emit, coming_tokens: int = 0) -> None:
         """Called before a model call: compact if the request is larger than the limit. After an
         attempt the next one is made when the request has grown (to `not_before` tokens). Does
         nothing if automatic compaction is off.
 
         Args:
-            coming: the tokens of a message that is sent next; they count, too.
+            coming_tokens: those of a message that is sent next; they count, too.
         """
-        tokens = self.memory.tokens + coming
+        tokens = self.memory.tokens + coming_tokens
         if self.settings.auto and tokens > self.limit and tokens >= self.not_before:
             await self._compact_or_drop("auto", emit)
-            self.postpone(coming)
+            self.postpone(coming_tokens)
 
-    def postpone(self, coming: int) -> None:
+    def postpone(self, coming_tokens: int) -> None:
         """Make no further automatic attempt until the request has grown by GROWTH_BEFORE_RETRY from
-        its present size, with `coming` further tokens.
+        its present size, with `coming_tokens` further tokens.
         """
-        self.not_before = int((self.memory.tokens + coming) * GROWTH_BEFORE_RETRY)
+        self.not_before = int((self.memory.tokens + coming_tokens) * GROWTH_BEFORE_RETRY)
 
     async def recover(self, refusal: ContextTooLong, emit: Emit) -> None:
         """Make the request smaller after the provider refused it as too long: compact, or drop
@@ -187,7 +187,7 @@ class Compactor(msgspec.Struct, eq=False):
         else:
             await self._drop_outputs("window", emit)
         if self.memory.context() == old_messages:
-            raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
+            raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG_HINT) from refusal
 
     async def compact(
         self, focus: str, emit: Emit, review: Review = _accept_summary, *, probe: bool = False

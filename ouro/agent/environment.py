@@ -24,7 +24,7 @@ _GIT_BRANCH = "Git branch"
 """The name of this entry of the state."""
 GIT_TIMEOUT = 1.0
 """Seconds for git; if it needs longer, the repository is described without its state."""
-_MAX_AGE_SECONDS = 2.0
+_MAX_COUNT_AGE = 2.0
 """A count that began longer ago is not used: files may have changed since."""
 
 _IMAGE_SUFFIX = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
@@ -183,21 +183,24 @@ class GitChanges:
 
     def __init__(self, cwd: Path, *, is_needed_soon: bool = False) -> None:
         self._cwd = cwd
-        self._begun_at = time.monotonic()
+        self._early_count_began_at = time.monotonic()
         """When the count began: an old one is not used."""
-        self._begun: asyncio.Future[str] | None = None
+        self._early_count: asyncio.Future[str] | None = None
         """The count that was begun here; None: none was, or it was used."""
         if is_needed_soon and git_branch(cwd):
-            self._begun = asyncio.ensure_future(asyncio.to_thread(_count_git_changes, cwd))
+            self._early_count = asyncio.ensure_future(asyncio.to_thread(_count_git_changes, cwd))
 
     async def describe(self) -> str:
         """A text for the model with the number of changed files, which follows the name of the
         branch. The first call uses the count that the constructor began, if that is not older than
-        _MAX_AGE_SECONDS.
+        _MAX_COUNT_AGE.
         """
-        begun, self._begun = self._begun, None
-        if begun is not None and time.monotonic() < self._begun_at + _MAX_AGE_SECONDS:
-            return await begun
+        early_count, self._early_count = self._early_count, None
+        if (
+            early_count is not None
+            and time.monotonic() < self._early_count_began_at + _MAX_COUNT_AGE
+        ):
+            return await early_count
         return await asyncio.to_thread(_count_git_changes, self._cwd)
 
 

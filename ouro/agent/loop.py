@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ouro.agent.compactor import TOO_LONG, Compactor, no_text
+from ouro.agent.compactor import TOO_LONG_HINT, Compactor, no_text
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.display import Question
 from ouro.errors import (
@@ -240,7 +240,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         may be sent; raises PromptRefused if the user does not want to send it.
         """
         message = user(prompt.text, prompt.images, prompt.context)
-        size, window = self.compactor.size_with(message), self.compactor.window
+        size, window = self.compactor.size_to_confirm(message), self.compactor.window
         if not size:  # there is room
             return
         message_tokens = size - self.memory.tokens
@@ -411,7 +411,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         try:
             return await self._call_model(emit)
         except ContextTooLong as last:
-            raise ContextTooLong(last.message, last.hint or TOO_LONG) from last
+            raise ContextTooLong(last.message, last.hint or TOO_LONG_HINT) from last
 
     async def _call_model(self, emit: Emit) -> None:
         """Call the model, or its fallbacks if it fails, and save and show the answer. Raises

@@ -139,7 +139,7 @@ class ProjectInstructions:
         folder, nearest last, and the project's rules for every file, as texts of the system prompt.
         Blocks.
         """
-        files = self._trusted_files(self._used_of(instruction_files(self._root, self._cwd)))
+        files = self._trusted_files(self._select_used(instruction_files(self._root, self._cwd)))
         texts = [*self._send_files(files, "project"), *self._send_general_rules(is_users=False)]
         return tuple(self._within_limit(texts))
 
@@ -195,7 +195,7 @@ class ProjectInstructions:
         for folder in reversed(new_folders):
             files = instructions_in(folder, self._root)
             if files:
-                trusted_files = self._trusted_files(self._used_of(files))
+                trusted_files = self._trusted_files(self._select_used(files))
                 yield from self._send_files(trusted_files, "project")
             yield from (NOT_TRUSTED.format(item) for item in files if not self._trusts(item))
 
@@ -239,7 +239,7 @@ class ProjectInstructions:
         self._loaded[path] = LoadedFile(path, reason, state="sent", tokens=estimate(text))
         return clean(f'<instructions file="{path}"{attributes}>\n{text}\n</instructions>')
 
-    def _used_of(self, files: Iterable[Path]) -> Iterator[Path]:
+    def _select_used(self, files: Iterable[Path]) -> Iterator[Path]:
         """Yields the files that are used. Of the files in one folder these are the first that is not
         empty, `CLAUDE.md` after it if it imports it, and the user's `CLAUDE.local.md`. The others
         are recorded as not used.

@@ -89,7 +89,7 @@ class SubagentServices(msgspec.Struct, frozen=True):
     channel: SessionChannel
     check_budget: BeforeCall
     cwd: Path
-    in_background: bool
+    continues_after_turn: bool
     """Whether the session continues after a turn."""
     on_report: Callable[[], None]
     """Called when a background subagent has ended and its report waits for the model."""
@@ -277,7 +277,7 @@ class Subagents:
         return at once. If the call is cancelled, the subagent is ended. Raises OuroError if it
         cannot be started, and StoppedByUser if the user refused one of its calls.
         """
-        if args.background and not self._services.in_background:
+        if args.background and not self._services.continues_after_turn:
             raise ToolError(
                 "ouro ends with this answer, so nothing can run in the background. Run it without."
             )

@@ -25,7 +25,7 @@ MORE_INSTRUCTIONS = """\
 
 The user gave these when this session was started. They win over all of the above."""
 
-MEMORY = "<long_term_memory_management>"
+MEMORY_START = "<long_term_memory_management>"
 """The beginning of long-term memory in the system prompt."""
 
 
@@ -53,17 +53,17 @@ def prompt_message(prompt: str, memory: str = "") -> Message:
     return Message("system", tuple(Text(text) for text in (prompt, memory) if text))
 
 
-def prompt_parts(prompt: str) -> list[tuple[str, str]]:
+def prompt_sections(prompt: str) -> list[tuple[str, str]]:
     """The sections of a system prompt, in their order: the name of each for the user, and its text.
     A section begins with its title; what is before the first title is `system prompt`.
     """
-    marks = (
+    titles = (
         (USER_TITLE, "your instructions"),
         (PROJECT_TITLE, "project instructions"),
         (MORE_INSTRUCTIONS, "further instructions"),
-        (MEMORY, "memory"),
+        (MEMORY_START, "memory"),
     )
-    found = sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt)
-    sections = [(0, "system prompt"), *found]
-    ends = [*(start for start, _name in found), len(prompt)]
-    return [(name, prompt[start:end]) for (start, name), end in zip(sections, ends, strict=True)]
+    titled = sorted((prompt.find(title), name) for title, name in titles if title in prompt)
+    starts = [(0, "system prompt"), *titled]
+    ends = [*(start for start, _name in titled), len(prompt)]
+    return [(name, prompt[start:end]) for (start, name), end in zip(starts, ends, strict=True)]

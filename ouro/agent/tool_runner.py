@@ -42,8 +42,11 @@ INTERRUPTED = "Interrupted by the user before it finished."
 _MAX_INTERRUPTED = 8_000
 """The number of characters that are kept from the end of an interrupted call's output."""
 REFUSED = "The user refused. Ask what they prefer, or continue without it."
+"""The result, for the model, of a call that the user has refused."""
 STOPPED = "The user refused, and stopped the turn. Wait for what they say."
+"""The same if the user has stopped the turn with it."""
 SAY_INSTEAD = "Refused. Say what to do instead."
+"""What the user reads at the end of a turn that they have stopped by refusing a call."""
 REFUSED_SUMMARY = "refused"
 """The summary of a call that the user, a rule or a hook has refused."""
 

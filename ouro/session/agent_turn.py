@@ -265,7 +265,7 @@ class TurnEvents:
             self._emit(event)
         self._is_prompt_shown = False  # further prompts are messages that steer the turn
         if self._files is not None:
-            self._files.begin_part()
+            self._files.on_message_added()
         notices, self._notices = self._notices, ()
         for notice in notices:
             self._emit(notice)

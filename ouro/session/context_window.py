@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ouro.agent.compactor import Compactor, Review
 from ouro.agent.environment import Environment
 from ouro.agent.project_instructions import ProjectInstructions
-from ouro.agent.system_prompt import prompt_parts
+from ouro.agent.system_prompt import prompt_sections
 from ouro.display import Todo, Todos, TodoState
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TodosChanged
@@ -366,7 +366,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         request: the parts of the system prompt, the tools, the summary, and the messages by kind.
         """
         sizes = {
-            name: estimate(text) for name, text in prompt_parts(self.compactor.system_prompt.text)
+            name: estimate(text)
+            for name, text in prompt_sections(self.compactor.system_prompt.text)
         }
         sizes["tools"] = self.compactor.tool_tokens
         compaction = self._transcript.compaction

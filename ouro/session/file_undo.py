@@ -49,7 +49,7 @@ class FileUndo(msgspec.Struct, eq=False):
     waits for a checkpoint.
     """
 
-    late: LateCheckpoints
+    late_checkpoints: LateCheckpoints
     memory: MemoryManager
     tasks: SessionTasks
     keep_days: int
@@ -64,9 +64,9 @@ class FileUndo(msgspec.Struct, eq=False):
     """The number of the message that began the current turn, or steered it last: changes of files
     belong to it.
     """
-    _before: asyncio.Task[bool] | None = None
+    _checkpoint_before: asyncio.Task[bool] | None = None
     """The checkpoint before the current turn; None if there is none yet."""
-    _last: asyncio.Task[bool] | None = None
+    _last_checkpoint: asyncio.Task[bool] | None = None
     """The checkpoint that was started last; each waits for the one before it."""
     _off_until: Literal["", "next turn", "end"] = ""
     """Until when no checkpoints are taken, because one has failed: until the next turn, or the end of
@@ -78,7 +78,7 @@ class FileUndo(msgspec.Struct, eq=False):
     @property
     def checkpoints(self) -> Checkpoints:
         """The checkpoints, opened at the first use. That blocks, because modules are imported."""
-        return self.late.open()
+        return self.late_checkpoints.open()
 
     def begin_turn(self) -> None:
         """Begin a turn, which is known by the number of its message: from now on changes of files
@@ -89,7 +89,7 @@ class FileUndo(msgspec.Struct, eq=False):
             self._off_until = ""
         self._begin_part(self.memory.next_number)
 
-    def begin_part(self) -> None:
+    def on_message_added(self) -> None:
         """Called after a message of the turn was added. If it is not the first one, it steers the
         turn: from now on changes belong to it, and can be undone separately.
         """
@@ -99,8 +99,8 @@ class FileUndo(msgspec.Struct, eq=False):
 
     def begin_checkpoint(self) -> None:
         """Start the checkpoint before this turn, if it has none yet: a tool call may follow."""
-        if self._before is None and not self._off_until:
-            self._before = self._start_checkpoint(self._take_before)
+        if self._checkpoint_before is None and not self._off_until:
+            self._checkpoint_before = self._start_checkpoint(self._take_before)
 
     @asynccontextmanager
     async def changing(self, effect: Effect, targets: Sequence[str]) -> AsyncGenerator[None]:
@@ -136,9 +136,9 @@ class FileUndo(msgspec.Struct, eq=False):
         """Wait at most `WAIT` seconds for the checkpoint before the turn, with a warning if that is
         not long enough. Then note in the journal of the turn that a command runs.
         """
-        if self._before is None:
+        if self._checkpoint_before is None:
             return
-        done, _ = await asyncio.wait([self._before], timeout=WAIT)
+        done, _ = await asyncio.wait([self._checkpoint_before], timeout=WAIT)
         if self._off_until:
             return
         if not done:
@@ -168,7 +168,7 @@ class FileUndo(msgspec.Struct, eq=False):
         """
         self._end_part()
         self._number = number
-        self._before = None
+        self._checkpoint_before = None
 
     def end_turn(self) -> None:
         """Start the checkpoint after the turn, in the background."""
@@ -176,21 +176,23 @@ class FileUndo(msgspec.Struct, eq=False):
 
     def _end_part(self) -> None:
         """Start the checkpoint after the present part of the turn, if files may have changed in it."""
-        if self.late.opened is None or self._off_until:  # not opened: no tool was called yet
+        if (
+            self.late_checkpoints.opened is None or self._off_until
+        ):  # not opened: no tool was called yet
             return
-        if self.late.opened.may_have_changed(self._number):
+        if self.late_checkpoints.opened.may_have_changed(self._number):
             self._start_checkpoint(self._take_after)
 
     async def finish_checkpoints(self) -> None:
         """Wait until no checkpoint is being written."""
-        while self._last is not None and not self._last.done():
-            await asyncio.wait([self._last])
+        while self._last_checkpoint is not None and not self._last_checkpoint.done():
+            await asyncio.wait([self._last_checkpoint])
 
     async def close(self) -> None:
         """Stop the running checkpoint, so that the exit does not wait for it. Another process is
         started that finishes what is not stored yet.
         """
-        if self._last is None:
+        if self._last_checkpoint is None:
             return
         self.checkpoints.repository.cancel()
         await self.finish_checkpoints()
@@ -202,14 +204,16 @@ class FileUndo(msgspec.Struct, eq=False):
         off.
         """
         if await asyncio.to_thread(self._needs_recovery):
-            self._last = asyncio.create_task(self._recover(self._last), name="checkpoint")
+            self._last_checkpoint = asyncio.create_task(
+                self._recover(self._last_checkpoint), name="checkpoint"
+            )
             await self.finish_checkpoints()
 
     def _needs_recovery(self) -> bool:
         """Whether a killed process has left a turn or an undo that was cut off, or a question that
         this session has not loaded yet. Blocks.
         """
-        if not self.late.folder.exists():  # no turn has taken a checkpoint here yet
+        if not self.late_checkpoints.folder.exists():  # no turn has taken a checkpoint here yet
             return False
         has_new_question = not self.unsure and safety.has_question(self.checkpoints)
         return has_new_question or safety.needs_recovery(self.checkpoints)
@@ -241,17 +245,21 @@ class FileUndo(msgspec.Struct, eq=False):
         """Start a checkpoint of the present part of the turn in the background, which waits for the
         one before it; returns its task.
         """
-        self._last = asyncio.create_task(
-            self._run_checkpoint(take, self._number, self._last), name="checkpoint"
+        self._last_checkpoint = asyncio.create_task(
+            self._run_checkpoint(take, self._number, self._last_checkpoint), name="checkpoint"
         )
-        return self._last
+        return self._last_checkpoint
 
     def changed_until_now(self) -> dict[Path, tuple[bytes | None, bytes | None]]:
         """The files that this turn has changed until now, each with its contents before the turn
         and now (None: there is no such file). Empty if it has changed more than _MAX_COMPARED
         files, if the checkpoint before the turn is missing, or if they cannot be compared. Blocks.
         """
-        has_checkpoint = self._before is not None and self._before.done() and not self._off_until
+        has_checkpoint = (
+            self._checkpoint_before is not None
+            and self._checkpoint_before.done()
+            and not self._off_until
+        )
         if not has_checkpoint:
             return {}
         try:
@@ -276,10 +284,10 @@ class FileUndo(msgspec.Struct, eq=False):
         """
         numbers = [entry.number for entry in self.memory.transcript.entries]
         return safety.workspaces_changed_by(
-            self.late.folder.parent,
+            self.late_checkpoints.folder.parent,
             self.memory.session_id,
             {turn_number for turn_number in numbers if turn_number >= number},
-            other_than=self.late.folder,
+            other_than=self.late_checkpoints.folder,
         )
 
     def _elsewhere_line(self, workspace: str) -> str:
@@ -376,13 +384,13 @@ class FileUndo(msgspec.Struct, eq=False):
         """The messages of this branch whose turns changed files, oldest first."""
         return [turn.number for turn in await self._find_turns(lambda turn: bool(turn.new))]
 
-    async def shown_diff(self, number: int, *, only: bool = False) -> str:
+    async def shown_diff(self, number: int, *, only_that_turn: bool = False) -> str:
         """The changes of files since before message `number`, also by others, as git writes a diff.
-        With `only`, what the turn of that message changed. Raises UsageError if there is no
+        With `only_that_turn`, what the turn of that message changed. Raises UsageError if there is no
         checkpoint, or that turn changed no files.
         """
         diffs = safety.TurnDiffs(self.checkpoints)
-        if not only:
+        if not only_that_turn:
             return await asyncio.to_thread(diffs.shown_diff, await self._turns_since(number))
         turns = await self._find_turns(lambda turn: turn.number == number and bool(turn.new))
         if not turns:
@@ -544,7 +552,10 @@ class FileUndo(msgspec.Struct, eq=False):
         the next turn takes them again; otherwise none are taken in this session. Does nothing if
         the session is closing.
         """
-        if self.late.opened is not None and self.late.opened.repository.is_cancelled:
+        if (
+            self.late_checkpoints.opened is not None
+            and self.late_checkpoints.opened.repository.is_cancelled
+        ):
             return
         may_pass = isinstance(error, OSError | safety.GitFailed)
         self._off_until = "next turn" if may_pass else "end"
@@ -553,7 +564,7 @@ class FileUndo(msgspec.Struct, eq=False):
 
     def _clean_old_checkpoints(self) -> None:
         """Delete old checkpoints of all folders, once a day."""
-        base = self.late.folder.parent
+        base = self.late_checkpoints.folder.parent
         stamp = base / "cleaned"
         if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_SECONDS:
             stamp.touch(mode=0o600)
@@ -563,7 +574,7 @@ class FileUndo(msgspec.Struct, eq=False):
                     base,
                     days=self.keep_days,
                     max_bytes=self.max_bytes,
-                    keep=self.late.folder,
+                    keep=self.late_checkpoints.folder,
                 )
 
     def _warn(self, text: str) -> None:

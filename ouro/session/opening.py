@@ -230,7 +230,7 @@ class _OpenQuestions:
 
 
 async def _ask_how_to_open(
-    asker: _OpenQuestions, request: OpenRequest, error: OuroError
+    questions: _OpenQuestions, request: OpenRequest, error: OuroError
 ) -> OpenRequest | None:
     """Ask the question that solves the error: which session, trust, a model, or how to open a
     session that is in use. Returns the request with the answer.
@@ -240,40 +240,40 @@ async def _ask_how_to_open(
     """
     match error:
         case SeveralSessions(ids=ids):
-            picked = await asker.dialog.pick_open(ids)
+            picked = await questions.dialog.pick_open(ids)
             if picked is None or not picked.resume:
                 return picked  # the user declines, or wants a new session: nothing is copied then
             return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
         case TrustNeeded():
-            answer = await asker.choose(*trust_question(error))
+            answer = await questions.choose(*trust_question(error))
             if not answer:
                 return None
             return replace(request, trust="yes" if answer == "yes" else "no")
         case NoModelError():
-            return replace(request, model=await _ask_for_model(asker, error))
+            return replace(request, model=await _ask_for_model(questions, error))
         case SessionOpenHere():
-            choice = await asker.choose(error.message, OPEN_HERE_CHOICES)
+            choice = await questions.choose(error.message, OPEN_HERE_CHOICES)
             return replace(request, fork=True) if choice else None
         case _:  # SessionInUse: another process has it open
-            choice = await asker.choose(error.message, IN_USE_CHOICES)
+            choice = await questions.choose(error.message, IN_USE_CHOICES)
             if not choice:
                 raise error
             return replace(request, read_only=choice == "read", fork=choice == "copy")
 
 
-async def _ask_for_model(asker: _OpenQuestions, error: NoModelError) -> str:
+async def _ask_for_model(questions: _OpenQuestions, error: NoModelError) -> str:
     """The name of the model that the user chooses or sets up. If a set-up is cancelled, the choice
     is shown again. Raises DemoRequested if they choose the demo, and `error` if they choose
     nothing.
     """
     usable_choices = [Choice(f"{USE_PREFIX}{name}", f"use {name}") for name in error.usable]
     title = _no_model_text(error)
-    while chosen := await asker.choose(title, [*usable_choices, *NO_MODEL_CHOICES]):
+    while chosen := await questions.choose(title, [*usable_choices, *NO_MODEL_CHOICES]):
         if chosen == "demo":
             raise DemoRequested("The user chose the demo.")
         if chosen.startswith(USE_PREFIX):
             return chosen.removeprefix(USE_PREFIX)
-        if name := await asker.dialog.set_up_model():
+        if name := await questions.dialog.set_up_model():
             return name
     raise error
 

@@ -73,7 +73,7 @@ class SessionDiff:
             return await self._shown_by_checkpoints(source, "the session began", text)
         if source.startswith(TURN_PREFIX) and source.removeprefix(TURN_PREFIX).isdecimal():
             number = int(source.removeprefix(TURN_PREFIX))
-            text = await self._rewind.files().shown_diff(number, only=True)
+            text = await self._rewind.files().shown_diff(number, only_that_turn=True)
             return await self._shown_by_checkpoints(source, "before that turn", text)
         if source.isdecimal():
             number = await self._rewind.find_number_back(int(source))

@@ -20,7 +20,7 @@ async def test_git_counts_changes_ahead_for_a_message_that_comes_soon(repository
 
 
 async def test_changes_that_git_counted_long_ago_are_counted_again(repository, monkeypatch):
-    monkeypatch.setattr(environment, "_MAX_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(environment, "_MAX_COUNT_AGE", 0.0)
     changes = environment.GitChanges(repository, is_needed_soon=True)
     (repository / "new.py").touch()
     assert await changes.describe() == "\nGit status: 1 changed file"

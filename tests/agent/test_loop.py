@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from fakes.agents import make_agent, make_runner, stream_events, turn_of
 
-from ouro.agent.compactor import TOO_LONG
+from ouro.agent.compactor import TOO_LONG_HINT
 from ouro.agent.loop import LAST_CHECK_SECONDS, Prompt
 from ouro.display import Display, Plain
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed
@@ -305,7 +305,7 @@ async def test_full_window_is_compacted_once_and_the_turn_continues(world):
 
 async def test_window_that_stays_full_ends_the_turn_with_a_hint(world):
     seen = await play(world.agent(ScriptedModel([ContextTooLong("Too long.")] * 3)))
-    assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
+    assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG_HINT}")
 
 
 async def test_turn_limit_ends_the_turn_and_leaves_a_valid_transcript(world):

@@ -2,7 +2,7 @@
 then stopped.
 """
 
-from ouro.agent.compactor import TOO_LONG
+from ouro.agent.compactor import TOO_LONG_HINT
 from ouro.assemble import Options, open_session
 from ouro.errors import ContextTooLong
 from ouro.events import Compacted, Notice, PermissionAsked, Permit, TurnFinished
@@ -56,7 +56,7 @@ async def test_l6_window_that_stays_too_small_ends_the_turn(repository):
         *[ContextTooLong("Too long.")] * 9,
     ]
     seen, model = await play(repository, *script)
-    assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
+    assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG_HINT}")
     assert len([event for event in seen if isinstance(event, Notice)]) == 2
     assert [event.summary for event in seen if isinstance(event, Compacted)] == ["", ""]
     sums = [request for request in model.requests if "You summarize" in str(request.messages[0])]
