@@ -78,10 +78,10 @@ class AsyncAgent:
         self._waking: asyncio.Task[None] | None = None  # lets the idle agent continue
         self._woken: asyncio.Task[None] | None = None
         """The turn that something in the background has started."""
-        self._start: Literal["", "awaited", "interrupted"] = ""
-        """The state of a turn that `send` has returned and that has had no event yet: the session
-        does not know it until then, so `interrupt` notes here that it is to be ended. Empty if there
-        is no such turn.
+        self._awaited_turn: Literal["", "awaited", "interrupted"] = ""
+        """The state of a turn whose events `send` has returned and the program has not read yet: the
+        session does not know it until then, so `interrupt` notes here that it is to be ended. Empty
+        if there is no such turn.
         """
         self._stream: weakref.ref[AsyncGenerator[Event, None]] | None = None
         """The events of the last turn. The reference is dead if the program has dropped them, as it
@@ -147,7 +147,7 @@ class AsyncAgent:
             UsageError: a turn runs already, the prompt is empty, or an image is not a picture.
         """
         events = self._send(prompt, images, self._stream)
-        self._start = "awaited"
+        self._awaited_turn = "awaited"
         # If the program still holds the events of the last turn, that turn may still run. This turn
         # is then refused, and the last turn stays the last.
         if self._stream is None or self._stream() is None:
@@ -173,13 +173,13 @@ class AsyncAgent:
                 raise UsageError("The prompt is empty.")
             await self._wait_for_last_turn(session, last_stream)
         except BaseException:
-            self._start = ""
+            self._awaited_turn = ""
             raise
         async with aclosing(turns_of_prompt(session, prompt, pictures)) as events:
             async for event in events:
-                if self._start == "interrupted":
+                if self._awaited_turn == "interrupted":
                     session.interrupt()
-                self._start = ""
+                self._awaited_turn = ""
                 yield event
                 await self._react(session, event)
 
@@ -262,9 +262,9 @@ class AsyncAgent:
         """
         if self._session is None:
             return False
-        was_awaited = self._start == "awaited"
+        was_awaited = self._awaited_turn == "awaited"
         if was_awaited:
-            self._start = "interrupted"
+            self._awaited_turn = "interrupted"
         return self._session.interrupt() or was_awaited
 
     async def points(self) -> tuple[Point, ...]:

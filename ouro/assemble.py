@@ -223,7 +223,7 @@ async def _open_basis(
         )
     scopes = None
     if options.uses_memory:
-        trusted_folder = options.cwd if inputs.trusted else None
+        trusted_folder = options.cwd if inputs.is_trusted else None
         open_scopes = partial(
             open_memory, inputs.settings.memory, trusted_folder, mask.kind_in_memory
         )
@@ -244,7 +244,7 @@ def _find_start_mode(basis: SessionBasis) -> StartMode:
     mode_of_command_line = basis.options.settings.get("permissions.mode")
     saved = "" if mode_of_command_line else basis.memory.mode
     if saved in MODES_BY_WIDTH:
-        saved = stricter_mode(saved, basis.inputs.places)
+        saved = stricter_mode(saved, basis.inputs.settings_by_place)
     return start_mode(saved, basis.settings.permissions.mode)
 
 
@@ -446,7 +446,7 @@ def _build_compactor(shared: AgentServices, tools: ToolRunner, context: SentCont
     return Compactor(
         memory=basis.memory,
         models=models.current,
-        summarisers=lambda: models.role("compact"),
+        summarisers=lambda: models.models_for("compact"),
         system_prompt=prompt_message(shared.extensions.system_prompt, block),
         tools=tools,
         settings=basis.settings.compaction,

@@ -204,7 +204,7 @@ def find_extensions(
         skills=skills,
         instructions=instructions,
         settings=SettingsSources(
-            basis.root if basis.inputs.trusted else None, basis.options.settings
+            basis.root if basis.inputs.is_trusted else None, basis.options.settings
         ),
         styles=styles,
         hooks=hooks,
@@ -219,7 +219,7 @@ def extension_notices(basis: SessionBasis, problems: Sequence[str]) -> list[str]
         return [_SAFE_MODE_NOTICE]
     summary = f"{len(problems)} problems in extension files: `ouro doctor` lists them."
     notices = list(problems) if len(problems) <= MAX_NOTICES else [summary]
-    if basis.inputs.trusted:
+    if basis.inputs.is_trusted:
         return notices
     count = plural(len(acting_files(basis.root, basis.cwd)), "file")
     not_obeyed = f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them."
@@ -228,7 +228,7 @@ def extension_notices(basis: SessionBasis, problems: Sequence[str]) -> list[str]
 
 def _trusts(basis: SessionBasis, path: Path) -> bool:
     """Whether a file of the project is trusted."""
-    return basis.inputs.trusted and basis.inputs.trust.is_trusted(basis.root, [path])
+    return basis.inputs.is_trusted and basis.inputs.trust_store.is_trusted(basis.root, [path])
 
 
 def _find_files(
@@ -237,7 +237,7 @@ def _find_files(
     """Find the extension files of a kind; none with `--safe`. Adds lines about them to `problems`."""
     if basis.options.safe:
         return []
-    files, file_problems = extensions.find_files(kind, basis.root, basis.inputs.trusted)
+    files, file_problems = extensions.find_files(kind, basis.root, basis.inputs.is_trusted)
     problems += file_problems
     return files
 
@@ -277,7 +277,7 @@ def _find_servers(basis: SessionBasis, host: mcp.Host) -> tuple[mcp.McpServers, 
     if basis.options.safe:
         return mcp.McpServers(mcp.Registry({}), host), ()
     plugins, problems = extensions.plugin_tables("mcpServers")
-    root = basis.root if basis.inputs.trusted else None
+    root = basis.root if basis.inputs.is_trusted else None
     try:
         registry = mcp.find_servers(
             {**basis.options.editor.mcp_servers, **basis.settings.mcp.servers},
@@ -297,7 +297,7 @@ def _build_language_servers(
     """Build the language servers: the installed ones are found when one is first needed."""
     settings, root, tasks = basis.settings.lsp, basis.root, basis.tasks
     # A server reads the project's settings and may run its programs: it needs the trust of hooks.
-    is_used = settings.enabled and basis.inputs.trusted
+    is_used = settings.enabled and basis.inputs.is_trusted
 
     def find() -> list[lsp.LanguageServerSpec]:
         """Find them when they are first used; none, and a warning, if the settings are wrong."""
@@ -358,7 +358,9 @@ def _find_hooks(basis: SessionBasis, problems: list[str]) -> list[extensions.Hoo
     if basis.options.safe:
         return []
     trusts = partial(_trusts, basis)
-    hooks, hook_problems = find_hooks(inputs.settings, basis.root, trusts, trusted=inputs.trusted)
+    hooks, hook_problems = find_hooks(
+        inputs.settings, basis.root, trusts, trusted=inputs.is_trusted
+    )
     problems += hook_problems
     return list(hooks)
 
@@ -412,7 +414,7 @@ async def _ask_for_hook(
     the name in the hook. The model of small tasks is asked if it is empty, or if a program has
     passed its own model.
     """
-    hook_models = models.role("classify")
+    hook_models = models.models_for("classify")
     if model and not basis.options.ready_model:
         hook_models = models.models_by_name(
             await asyncio.to_thread(basis.inputs.catalog.resolve, model)
@@ -593,7 +595,7 @@ async def _answer_sampling(
     for item in request["messages"]:
         make_message = user if item["role"] == "user" else assistant
         messages.append(make_message(item["text"]))
-    small_models = models.role("compact")
+    small_models = models.models_for("compact")
     text = await ask_and_record(small_models, basis.memory, "mcp", messages)
     return {"text": text, "model": small_models[0].spec.name}
 

@@ -111,7 +111,7 @@ def _build_manager(
         return long_term.LongTermMemoryConsolidator(
             ask_in_background(models, memory=memory, role="compact", purpose="consolidation"),
             basis.mask.kind_in_memory,
-            lambda: models.role_spec("compact").is_small,
+            lambda: models.spec_for("compact").is_small,
         )
 
     prompt = long_term.MemoryPrompt(
@@ -211,7 +211,7 @@ def _build_hypotheses(basis: SessionBasis, models: ModelSource) -> long_term.Hyp
     embedding_model = basis.settings.memory.embedding_model
     return long_term.HypothesisModel(
         ask_in_background(models, memory=basis.memory, role="retrieve", purpose="recall"),
-        lambda: models.role_spec("retrieve").window,
+        lambda: models.spec_for("retrieve").window,
         is_for_automatic_search=not is_small
         and memory_index.is_embedder_chosen(embedding_model, catalog),
     )
@@ -254,7 +254,7 @@ def _build_capture(
         ask=ask,
         mark=_mark_of_session(basis.memory),
         categories=long_term.categories_with(settings.categories),
-        is_small=lambda: models.role_spec("classify").is_small,
+        is_small=lambda: models.spec_for("classify").is_small,
         more_instructions=more_instructions,
     )
     return long_term.Capture(
@@ -288,7 +288,7 @@ def _build_maintenance(
     def classifier_price(tokens: int) -> float | None:
         """What so many tokens cost with the model that classifies; None if that is not known."""
         try:
-            prices = models.role_spec("classify").prices
+            prices = models.spec_for("classify").prices
         except LimitReached:
             return None
         return prices.cost(Usage(input=tokens)) if prices else None
@@ -336,7 +336,7 @@ def _build_note_workers(
         mark=_mark_of_session(memory),
         find_alike=capture.notes.find_alike,
         run_under_lock=manager.run_under_lock,
-        is_small=lambda: models.role_spec("compact").is_small,
+        is_small=lambda: models.spec_for("compact").is_small,
     )
     repository = repositories.get("repo") or repositories["user"]
     crystallizer = long_term.Crystallizer(capture, basis.session_catalog, repository, memory)
@@ -366,7 +366,7 @@ def _build_search_words_writer(
         repositories={scope.name: scope.store.repository for scope in basis.opened_scopes},
         mark=_mark_of_session(basis.memory),
         run_under_lock=manager.run_under_lock,
-        is_small=lambda: models.role_spec("classify").is_small,
+        is_small=lambda: models.spec_for("classify").is_small,
     )
 
 
@@ -428,7 +428,9 @@ def background_roles(
     for role, key, name_in_settings in keys_of_roles:
         name = name_in_settings
         try:
-            name = catalog.resolve(name_in_settings) if name_in_settings else catalog.role(role)
+            name = (
+                catalog.resolve(name_in_settings) if name_in_settings else catalog.model_for(role)
+            )
             reason = catalog.unusable(name) if name else ""
         except NoModelError as error:
             reason = error.message.rstrip(".")

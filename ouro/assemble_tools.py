@@ -131,7 +131,7 @@ def _trusted_devcontainer(inputs: SessionInputs) -> DevContainer:
 
     root = find_root(inputs.options.cwd)
     files = devcontainer_files(root)
-    is_trusted = inputs.trusted and inputs.trust.is_trusted(root, files)
+    is_trusted = inputs.is_trusted and inputs.trust_store.is_trusted(root, files)
     if files and not is_trusted:
         names = ", ".join(str(path.relative_to(root)) for path in files)
         raise ToolError(
@@ -180,7 +180,7 @@ def build_file_undo(basis: SessionBasis, permissions: Permissions) -> FileUndo |
         max_file_bytes=settings.max_file_mb * 1_000_000,
     )
     return FileUndo(
-        late=checkpoints,
+        late_checkpoints=checkpoints,
         memory=memory,
         tasks=basis.tasks,
         keep_days=settings.keep_days,

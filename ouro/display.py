@@ -167,8 +167,8 @@ def _unified_lines(change: FileChange, source: str, target: str) -> Iterator[str
     for (start, end, new_start, new_end), changes in change.hunks():
         yield from names  # before the first hunk only
         names = []
-        old_range = _range(start, end, change.first_line)
-        new_range = _range(new_start, new_end, change.first_line)
+        old_range = _hunk_range(start, end, change.first_line)
+        new_range = _hunk_range(new_start, new_end, change.first_line)
         yield f"@@ -{old_range} +{new_range} @@"
         unchanged_from = start
         for changed in changes:
@@ -190,7 +190,7 @@ def _marked_lines(mark: str, lines: list[str]) -> Iterator[str]:
             yield "\\ No newline at end of file"
 
 
-def _range(start: int, end: int, first_line: int) -> str:
+def _hunk_range(start: int, end: int, first_line: int) -> str:
     """The lines from `start` to before `end`, counted from 0, in the notation of `diff -u`:
     `FIRST,COUNT`, or `FIRST` for a single line. An empty range names the line before it.
 

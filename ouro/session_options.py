@@ -58,12 +58,15 @@ class Options(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any] = {}
     """Settings by their dotted names, which override all other places; None if one is not set."""
     add_dirs: tuple[Path, ...] = ()
+    """Further folders of the workspace."""
     ephemeral: bool = False
+    """Whether sessions are only in memory, and not saved."""
     interactive: bool = False
     """Whether there is a user: then titles and notes are made in the background, if the settings
     allow it.
     """
     trust: bool = False
+    """Whether the user trusts the files of the project as they are now."""
     memory: bool = True
     """Whether long-term memory is read and written, if the settings allow it."""
     ready_model: Model | None = None
@@ -85,10 +88,11 @@ class SessionInputs(msgspec.Struct):
     """The inputs from which a session is built, after ouro knows whether the folder is trusted."""
 
     options: Options
-    places: SettingsByPlace
+    settings_by_place: SettingsByPlace
     settings: Settings
-    trust: TrustStore
-    trusted: bool
+    trust_store: TrustStore
+    is_trusted: bool
+    """Whether the files of the project are obeyed."""
     catalog: Catalog
     roles: Mapping[Role, str]
     """The full names of the models for background work."""
@@ -113,7 +117,7 @@ class SessionInputs(msgspec.Struct):
         try:
             return catalog.resolve(self.settings.model or catalog.default())
         except NoModelError as error:
-            source = explain_settings(self.places)["model"].source
+            source = explain_settings(self.settings_by_place)["model"].source
             if source in ("default", "flag"):
                 raise
             raise NoModelError(
@@ -341,7 +345,7 @@ def build_models(
         make=make_models,
         choices=lambda: asyncio.to_thread(list_choices),
         roles=inputs.roles,
-        afford=check_budget,
+        check_budget=check_budget,
         favorites=favorites,
     )
 

@@ -262,12 +262,12 @@ def _remotes() -> dict[str, str]:
     from ouro.memory.settings_remote import last_settings_remote
 
     settings, home = load_settings(), get_home()
-    every = last_settings_remote(_settings_dir())  # only `ouro sync` exchanges settings
+    remote_of_all = last_settings_remote(_settings_dir())  # only `ouro sync` exchanges settings
     sessions = settings.sessions.remote or last_remote(home / "sessions.git")
-    shared = every or settings.memory.remote or sessions
+    shared = remote_of_all or settings.memory.remote or sessions
     return {
-        "memory": every or settings.memory.remote or shared,
-        "sessions": every or sessions or shared,
+        "memory": remote_of_all or settings.memory.remote or shared,
+        "sessions": remote_of_all or sessions or shared,
         "settings": shared,
     }
 
