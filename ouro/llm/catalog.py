@@ -21,6 +21,7 @@ from ouro.llm.model import (
     ModelSpec,
     Prices,
     Role,
+    secret_headers,
 )
 from ouro.llm.models_file import ModelEntry, ModelsFile, make_private, read_models_file
 from ouro.llm.providers import (
@@ -44,6 +45,7 @@ from ouro.llm.providers import (
     speaks_responses,
 )
 from ouro.llm.server_facts import Fact, FactStore, ServerFacts, server_key
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import get_models_path, get_server_facts_path, home_secret, tilde
 
 LOCAL_WINDOW = 32_768
@@ -51,6 +53,8 @@ LOCAL_WINDOW = 32_768
 REQUEST_PATHS = ("/chat/completions", "/responses", "/messages")
 """The paths to which requests are sent, after the address of a server."""
 _NO_FILE = (0, 0)
+_VARIABLE = late_pattern(r"\$\{(\w{1,200})\}")
+"""Matches a variable in the value of a header: `${GATEWAY_TOKEN}`."""
 
 
 class Catalog:
@@ -268,6 +272,9 @@ class Catalog:
         missing_key = self._missing_key(name)
         if missing_key:
             return missing_key
+        unset = self._unset_header_variable(name)
+        if unset:
+            return f"the variable {unset} of its `headers` is not set"
         url = self._url_of(name)
         if url and not is_address(url):
             return f"`{url}` is not an address of a server"
@@ -309,7 +316,9 @@ class Catalog:
         can_change = not entry.api_key and (entry.api_key_command or entry.api_key_keyring)
         renew = partial(self._renew_key, name) if can_change else None
         address = _without_path_of_requests(url)
-        return wire, Endpoint(address, key, key_source=source, renew_key=renew)
+        return wire, Endpoint(
+            address, key, key_source=source, headers=self._headers_of(name), renew_key=renew
+        )
 
     def make(self, name: str, effort: Effort = "off", *, patience: float = 0) -> Model:
         """Construct a model. Opens no connection, imports no litellm. Raises NoModelError.
@@ -409,6 +418,7 @@ class Catalog:
             *(entry.api_key for entry in entries),
             *map(self._read_variable, sorted(variables)),
             *self._fetched_keys.values(),
+            *chain.from_iterable(map(self._secrets_in_headers, self._file.models)),
         ]
         return tuple(dict.fromkeys(filter(None, keys)))
 
@@ -552,6 +562,27 @@ class Catalog:
         if provider is None or entry.api_base:
             return ()
         return provider.key_variables
+
+    def _headers_of(self, name: str) -> dict[str, str]:
+        """The headers that models.yaml sets for a model, with the values of their variables."""
+        return {
+            header: _VARIABLE.sub(lambda match: self._read_variable(match[1]), value)
+            for header, value in self._entry_of(name).headers.items()
+        }
+
+    def _secrets_in_headers(self, name: str) -> list[str]:
+        """The values in the headers of a model that may be keys: those of variables, and those of
+        headers whose names say so.
+        """
+        texts = self._entry_of(name).headers.values()
+        variables = chain.from_iterable(map(_VARIABLE.findall, texts))
+        return [*map(self._read_variable, variables), *secret_headers(self._headers_of(name))]
+
+    def _unset_header_variable(self, name: str) -> str:
+        """A variable that the headers of a model need and that is not set; empty if there is none."""
+        texts = self._entry_of(name).headers.values()
+        variables = chain.from_iterable(map(_VARIABLE.findall, texts))
+        return next((name for name in variables if not self._read_variable(name)), "")
 
     def _read_variable(self, name: str) -> str:
         """The value of an environment variable; empty if it is not set."""

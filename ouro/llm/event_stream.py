@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ouro.errors import RequestRefused, StreamCut
 from ouro.llm.model import Endpoint
+from ouro.utils.lenient_json import dictionary
 
 if TYPE_CHECKING:
     import httpx
@@ -124,13 +125,24 @@ def parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
     if not isinstance(data, dict):
         from ouro.llm.provider_errors import redact
 
-        excerpt = redact(event.data[:1_000], endpoint.api_key)[:80]
+        excerpt = redact(event.data[:1_000], *endpoint.secrets)[:80]
         raise StreamCut(f"The answer cannot be read: an event is not a JSON object: {excerpt}")
-    if event.event == "error" or data.get("type") == "error" or data.get("error"):
+    error = error_in(data)
+    if event.event == "error" or data.get("type") == "error" or error:
         from ouro.llm.provider_errors import error_from_stream
 
-        raise error_from_stream(data.get("error") or data, endpoint)
+        raise error_from_stream(error or data, endpoint)
     return data
+
+
+def error_in(data: Mapping[str, Any]) -> Any:
+    """The error in an object of an answer; empty if there is none. MiniMax has it in `base_resp`, beside
+    a status of success.
+    """
+    base = dictionary(data.get("base_resp"))
+    if base.get("status_code"):
+        return {"code": str(base["status_code"]), "message": str(base.get("status_msg") or base)}
+    return data.get("error")
 
 
 def make_decoder(

@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import ssl
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Literal
@@ -26,6 +27,10 @@ FailureKind = Literal["connect timeout", "timeout", "connect", "lost"]
 MAX_HEAD = 1 << 18
 """Maximum bytes of a line, and of all headers."""
 READ_SIZE = 1 << 16
+MAX_IDLE = 60.0
+"""Seconds after which a kept connection is not used again: after a sleep or a change of the network it
+may be dead without a sign, and a request on it would wait for `first` seconds.
+"""
 SECOND_ADDRESS = 0.25
 """Seconds until the next address of a host is tried beside the first one (RFC 8305)."""
 _PLAIN_ADDRESS = late_pattern(
@@ -184,8 +189,10 @@ class HttpClient:
         self._first_limit = first
         """Seconds until an answer must begin."""
         self._tls = tls_context() if verify else None
-        self._idle: list[HttpConnection] = []
-        """The kept connections that no request uses."""
+        self._idle: list[tuple[HttpConnection, float]] = []
+        """The kept connections that no request uses, and when each was used last: the time of day,
+        which goes on while a computer sleeps.
+        """
         self.is_closed = False
 
     @asynccontextmanager
@@ -207,7 +214,7 @@ class HttpClient:
             is_reusable = answer.is_read and head.may_stay_open
         finally:
             if is_reusable and not self.is_closed:
-                self._idle.append(connection)
+                self._idle.append((connection, time.time()))
             else:
                 connection.abort()
                 await asyncio.sleep(0)  # now it is closed: the server stops its work
@@ -216,7 +223,7 @@ class HttpClient:
         """Close all kept connections; those in use are closed after their answer."""
         self.is_closed = True
         while self._idle:
-            self._idle.pop().writer.close()
+            self._idle.pop()[0].writer.close()
 
     async def _take_connection(self, url: str) -> HttpConnection:
         """A kept connection that still works, or a new one. Raises HttpFailure."""
@@ -224,8 +231,9 @@ class HttpClient:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         while self._idle:
-            connection = self._idle.pop()
-            if connection.is_usable():
+            connection, last_use = self._idle.pop()
+            is_recent = 0 <= time.time() - last_use < MAX_IDLE
+            if is_recent and connection.is_usable():
                 return connection
             connection.abort()
         return await self._open_connection(url)

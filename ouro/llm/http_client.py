@@ -97,15 +97,25 @@ def _model_error(failure: Failure, error: Exception, endpoint: Endpoint) -> Mode
                 "Correct `api_base` in models.yaml: http://HOST:PORT/v1.",
             )
         case "proxy":
-            return ModelUnavailable(
-                f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY."
-            )
+            return _proxy_error(error, host)
         case _:
             return RequestRefused(
                 f"The request to {host} cannot be made: the key has a character that HTTP does"
                 " not allow.",
                 f"Correct it: it is from {endpoint.key_source or 'the settings'}.",
             )
+
+
+def _proxy_error(error: Exception, host: str) -> ModelError:
+    """The error for a proxy that makes no connection. A status of 4xx does not change by itself."""
+    status = str(error)[:3]
+    if status.isdecimal() and status.startswith("4"):
+        return RequestRefused(
+            f"The proxy in front of {host} refuses the connection ({status}).",
+            "See HTTPS_PROXY, which may need a user and a password (http://USER:PASSWORD@HOST:PORT),"
+            " and NO_PROXY.",
+        )
+    return ModelUnavailable(f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY.")
 
 
 def _unreachable_error(error: Exception, host: str, endpoint: Endpoint) -> ModelError:

@@ -61,6 +61,15 @@ class LiteLLMModel(AdaptiveModel):
         """Leave the process of litellm."""
         leave_process(self)
 
+    async def _renew_key(self) -> bool:
+        """Read the key again; see AdaptiveModel. Without a key litellm itself finds the credentials,
+        such as those of AWS: its process is started again, because it keeps what it has read.
+        """
+        if self._endpoint.api_key:
+            return await super()._renew_key()
+        await asyncio.to_thread(restart_process)
+        return True
+
     def _rebuild_format(self) -> None:
         super()._rebuild_format()
         returns_thinking = self.facts.get("thinking_back")
@@ -171,6 +180,9 @@ def _call_arguments(model: str, endpoint: Endpoint) -> JsonObject:
         arguments["api_key"] = endpoint.api_key
     if endpoint.base_url:
         arguments["api_base"] = endpoint.base_url
+    headers = endpoint.add_headers({})
+    if headers:
+        arguments["extra_headers"] = headers
     return arguments
 
 
@@ -187,7 +199,7 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
     class_names, _, provider_text = text.partition(" - ")
     if provider_text and "litellm." in class_names:
         text = provider_text.strip()
-    message = redact(text, endpoint.api_key)
+    message = redact(text, *endpoint.secrets)
     if error["kind"] == TOO_LONG:
         return _too_long_error(error, message, endpoint)
     if error["begun"]:
@@ -294,6 +306,15 @@ def share_process(user: object) -> WorkerProcess:
         if _process is None or not _process.alive:
             _process = WorkerProcess(WORKER)
         return _process
+
+
+def restart_process() -> None:
+    """Stop the shared process; the next use starts a new one."""
+    global _process
+    with _process_lock:
+        if _process is not None:
+            _process.stop()
+            _process = None
 
 
 def leave_process(user: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 from urllib.parse import urlsplit
@@ -273,6 +274,17 @@ class EmbeddingModel(Protocol):
     def close(self) -> None: ...
 
 
+_SECRET_HEADER = late_pattern(
+    r"auth|key|token|secret|cookie|password|credential|session", re.IGNORECASE
+)
+"""Matches the name of a header whose value may be a key: `X-Api-Key`."""
+
+
+def secret_headers(headers: Mapping[str, str]) -> list[str]:
+    """The values of the headers whose names say that they hold a key."""
+    return [value for name, value in headers.items() if _SECRET_HEADER.search(name)]
+
+
 class Timeouts(msgspec.Struct, frozen=True):
     """How long a server is waited for, in seconds."""
 
@@ -304,6 +316,10 @@ class Endpoint(msgspec.Struct, frozen=True):
     key_source: str = ""
     """The source of the key (`OPENAI_API_KEY`, `models.yaml`), for the error if it is not accepted.
     """
+    headers: Mapping[str, str] = {}
+    """The user's own headers of each request, such as those of a gateway. An empty value leaves a
+    header out.
+    """
     limits: Timeouts | None = None
     """The timeouts; None: the defaults for a local or a remote server."""
     renew_key: Callable[[str], str] | None = None
@@ -312,6 +328,17 @@ class Endpoint(msgspec.Struct, frozen=True):
     """
 
     __repr__ = object.__repr__  # a traceback may be logged, and must not contain the key
+
+    def add_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The headers of a request with those of the user, which replace others of the same name."""
+        replaced = {name.lower() for name in self.headers}
+        kept = {name: value for name, value in headers.items() if name.lower() not in replaced}
+        return kept | {name: value for name, value in self.headers.items() if value}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The key, and the values of headers that may be one; each may be empty."""
+        return (self.api_key, *secret_headers(self.headers))
 
     @property
     def host(self) -> str:

@@ -14,6 +14,7 @@ from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
 from ouro.llm.providers import is_address
 from ouro.utils.files import write_private
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import get_models_path, tilde
 from ouro.utils.yaml import parse_table, read_section, read_yaml
 from ouro.utils.yaml_nodes import YamlTable
@@ -22,6 +23,9 @@ KEY_FIELDS = ("api_key", "api_key_env", "api_key_command", "api_key_keyring")
 """The fields that say where the key is; an entry has at most one of them."""
 HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all keys.\n\n"
 """The first lines of a new file."""
+_HEADER_NAME = late_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_OWN_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection")
+"""Headers on which the transport depends: they cannot be set."""
 WRITTEN_FIELDS = (*KEY_FIELDS, "api_base", "window")
 """The fields that ouro writes; users write the others."""
 
@@ -38,6 +42,10 @@ class ModelEntry(msgspec.Struct, frozen=True):
     """The account in the keyring of the system, written by `ouro models login`."""
     api_base: str = ""
     """The address of the server; empty: that of the provider."""
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Further headers of each request, such as those of a gateway; `${NAME}` in a value is the
+    variable. An empty value leaves a header of ouro out.
+    """
     via: Literal["direct", "litellm"] | None = None
     """Whether the provider is asked directly or by litellm; None: directly if ouro can."""
     wire: Literal["responses", "chat"] | None = None
@@ -61,15 +69,19 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
     def merge_over(self, common: ModelEntry) -> ModelEntry:
         """This entry, with the fields of `common` that it does not set. The key of `common` is left
-        out if this entry has one, or a server of its own: that must not get the key.
+        out if this entry has one, or a server of its own: that must not get the key, nor the
+        headers.
         """
         values = {name: getattr(self, name) for name in self.__struct_fields__}
-        own_values = {name: value for name, value in values.items() if value not in (None, "", ())}
+        own_values = {
+            name: value for name, value in values.items() if value not in (None, "", (), {})
+        }
         has_own_key = any(field in own_values for field in KEY_FIELDS)
         has_own_server = self.api_base not in ("", common.api_base)
         if has_own_key or has_own_server:
             common = replace(common, **dict.fromkeys(KEY_FIELDS, ""))
-        return replace(common, **own_values)
+        headers = self.headers if has_own_server else {**common.headers, **self.headers}
+        return replace(common, **{**own_values, "headers": headers})
 
     @property
     def fixed_fields(self) -> frozenset[str]:
@@ -150,11 +162,21 @@ def _check_entry(entry: ModelEntry, where: str) -> None:
         raise ConfigError(
             f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`."
         )
+    _check_headers(entry.headers, where)
     _check_size("window", entry.window, where)
     _check_size("max_output", entry.max_output, where)
     prices = astuple(entry.prices) if entry.prices else ()
     if any(price is not None and price < 0 for price in prices):
         raise ConfigError(f"{where}: `prices` cannot be below 0.")
+
+
+def _check_headers(headers: Mapping[str, str], where: str) -> None:
+    """Raises ConfigError for a header that HTTP does not allow, or that the transport sets itself."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
+            raise ConfigError(f"{where}: `headers` cannot have `{name}`.")
+        if not (value.isascii() and value.isprintable()):
+            raise ConfigError(f"{where}: the header `{name}` has a character that HTTP forbids.")
 
 
 def _check_size(key: str, size: int | None, where: str) -> None:

@@ -266,7 +266,7 @@ class OpenAIChunks(ChunkReader):
             yield from self._read_delta(delta)
             reason = choice.get("finish_reason")
             if reason:
-                self._record_end(str(reason))
+                self._record_end(str(reason), string(choice.get("native_finish_reason")))
         usage = event.get("usage")
         if usage:
             # An event with only the usage is the last one. This tells the end of an answer from a
@@ -275,12 +275,14 @@ class OpenAIChunks(ChunkReader):
             self.is_done = has_only_usage and self._implied_reason() is not None
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
 
-    def _record_end(self, reason: str) -> None:
-        """Record why the answer ended. Relays and providers have their own words for an early end.
-        Raises ContextTooLong if the reason is that the window is full.
+    def _record_end(self, reason: str, native_reason: str = "") -> None:
+        """Record why the answer ended, in the words of the server and of the provider behind it; they
+        have their own words for an early end. Raises ContextTooLong if the reason is that the
+        window is full.
         """
         if _FAILURE_REASON.search(reason):
-            self.has_failed = True
+            words = dict.fromkeys((reason[:100], native_reason[:100]))
+            self.failure = " ".join(filter(None, words))
             return
         require_room_in_window(reason)
         other_reason: Reason = "filtered" if _FILTER_REASON.search(reason) else "stop"

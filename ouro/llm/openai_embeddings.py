@@ -88,6 +88,7 @@ class EmbeddingWire:
         headers = {"Content-Type": "application/json"}
         if endpoint.api_key:
             headers["Authorization"] = f"Bearer {endpoint.api_key}"
+        headers = endpoint.add_headers(headers)
         url = endpoint.base_url.rstrip("/") + "/embeddings"
         with self._client_lock:
             self._client = self._client or new_client("Client", endpoint)

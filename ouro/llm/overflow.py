@@ -17,7 +17,7 @@ MIN_WINDOW = 512
 """No window is smaller: a refusal that names only smaller numbers is about something else."""
 
 _KNOWN_WORDING = late_pattern(
-    r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit"
+    r"context shift is disabled|context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit"
     r"|(?:prompt|input)(?: is)? too long|prompt_too_long|maximum prompt length|reduce the length"
     r"|too many (?:input )?tokens|token count .{0,80}exceeds"
     r"|exceeds? .{0,40}(?:maximum|max) .{0,20}tokens|request_too_large|range of input length"

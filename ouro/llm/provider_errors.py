@@ -47,7 +47,8 @@ NO_CREDIT = "The account has no credit left: see the provider's billing page."
 """The hint for an account without money."""
 
 _NO_MONEY = late_pattern(
-    r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
+    r"insufficient[_ ](?:quota|balance|funds|credits?)|exceeded your current quota|credit balance|billing",
+    re.IGNORECASE,
 )
 """Matches an error about an account without credit."""
 _REQUEST_FAULT = late_pattern(
@@ -125,7 +126,7 @@ def _provider_answer(status: int, body: str, endpoint: Endpoint) -> ProviderAnsw
     """What the provider answered, without the key, to search it for the reason."""
     data = _parse_json(body)
     param = dictionary(dictionary(data).get("error", data)).get("param")
-    text = redact(_body_as_text(body), endpoint.api_key)
+    text = redact(_body_as_text(body), *endpoint.secrets)
     return ProviderAnswer(status, text, str(param or ""))
 
 
@@ -186,7 +187,7 @@ def _classify_status(
     if status in (401, 403):
         return _key_error(f"{server} does not accept the key ({status}). {reason}", endpoint)
     if 300 <= status < 400:
-        where = redact(headers.get("location", "nowhere"), endpoint.api_key)
+        where = redact(headers.get("location", "nowhere"), *endpoint.secrets)
         return RequestRefused(
             f"{server} redirects to {where}; ouro does not follow redirects.",
             "Correct the address in models.yaml.",
@@ -223,6 +224,10 @@ def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
     hint = f"The key is from {endpoint.key_source or 'the settings'}. Correct it there."
     if not endpoint.api_key:
         hint = "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
+    if not endpoint.api_key and not endpoint.base_url:  # litellm finds the credentials
+        hint = (
+            "If the credentials have expired (AWS, Google), renew them, and send the message again."
+        )
     return AuthenticationFailed(message.strip(), hint)
 
 
@@ -281,6 +286,11 @@ def _classify_stream_error(error: Any, endpoint: Endpoint) -> ModelError:
     if code in ("400", "422") or _PERMANENT_CODE.match(code):
         return RequestRefused(message)
     return ModelUnavailable(message, retry_after=wait)
+
+
+def describe_body(body: str, endpoint: Endpoint) -> str:
+    """The message in a body that is no answer of a model, as a sentence; the title of a web page."""
+    return _clean_message(_parse_error(body)[0], endpoint)
 
 
 def describe_connection_error(error: BaseException) -> str:
@@ -369,7 +379,7 @@ def _clean_message(message: str, endpoint: Endpoint) -> str:
     """A provider's message as a sentence on one line, without keys; cut if it is long. An empty message
     stays empty.
     """
-    message = " ".join(redact(message, endpoint.api_key).split())
+    message = " ".join(redact(message, *endpoint.secrets).split())
     if len(message) > MAX_MESSAGE:
         return message[:MAX_MESSAGE] + "…"
     if not message or message.endswith((".", "!", "?", "…")):

@@ -61,7 +61,11 @@ class ProviderSearch(msgspec.Struct, frozen=True):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of the request, with the key."""
+        """The headers of the request, with the key and those of the user."""
+        return self.endpoint.add_headers(self._own_headers())
+
+    def _own_headers(self) -> Mapping[str, str]:
+        """The headers that the protocol needs, with the key."""
         key = self.endpoint.api_key
         if self.kind == "anthropic":
             return {"anthropic-version": VERSION, "x-api-key": key}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from ouro.utils.late_pattern import late_pattern
@@ -33,6 +34,12 @@ _LONG_LIMIT = late_pattern(
     re.IGNORECASE,
 )
 """Matches a limit of hours or days, such as that of a subscription."""
+_DAILY_QUOTA = late_pattern(r"(?:Requests|Tokens)PerDay")
+"""Matches the name of a quota of Google's: `GenerateRequestsPerDayPerProjectPerModel-FreeTier`."""
+MIN_DAILY_WAIT = 3_600
+"""Seconds: a shorter wait does not end a quota of a day."""
+_ANTHROPIC_RESET = late_pattern(r"(anthropic-ratelimit-[a-z0-9-]{1,60})-reset")
+"""Matches Anthropic's headers with the end of a limit, up to the name of the limit."""
 _RESET, _REMAINING = "x-ratelimit-reset", "x-ratelimit-remaining"
 """The beginnings of headers with the end of a limit, and with what is left of it."""
 _EARLIEST_TIME = 1_000_000_000
@@ -78,6 +85,11 @@ def _wait_in_headers(headers: Mapping[str, str]) -> float | None:
         date = parsedate_to_datetime(seconds or "")
     except ValueError:
         return None
+    return _wait_until(date)
+
+
+def _wait_until(date: datetime) -> float:
+    """The seconds until a point in time; 0 if it is over."""
     return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
@@ -90,20 +102,28 @@ def _wait_for_reset(headers: Mapping[str, str]) -> float | None:
     waits = [
         _wait_until_reset(value)
         for name, value in headers.items()
-        if name.startswith(_RESET) and _nothing_remains(headers, name)
+        if name.startswith((_RESET, "anthropic-ratelimit-")) and _nothing_remains(headers, name)
     ]
     return max((wait for wait in waits if wait is not None), default=None)
 
 
 def _nothing_remains(headers: Mapping[str, str], reset_name: str) -> bool:
     """Whether the limit to which a header with an end belongs is used up."""
+    of_anthropic = _ANTHROPIC_RESET.fullmatch(reset_name)
+    if of_anthropic:
+        limit = of_anthropic[1]
+        is_rejected = headers.get(f"{limit}-status", "") == "rejected"
+        return is_rejected or headers.get(f"{limit}-remaining", "").strip() == "0"
     return headers.get(_REMAINING + reset_name.removeprefix(_RESET), "").strip() == "0"
 
 
 def _wait_until_reset(value: str) -> float | None:
-    """The wait in a header with the end of a limit: `12ms`, `6m0s`, `59.5` seconds, or a time since
-    1970. None if it is none of them.
+    """The wait in a header with the end of a limit: `12ms`, `6m0s`, `59.5` seconds, a time since 1970,
+    or a date such as `2026-01-18T07:44:02Z`. None if it is none of them.
     """
+    if "T" in value:
+        with suppress(ValueError):
+            return _wait_until(datetime.fromisoformat(value))
     spans = _SPAN.findall(value)
     if spans:
         return _sum_spans(spans)
@@ -123,7 +143,17 @@ def _wait_until_reset(value: str) -> float | None:
 def _wait_in_text(text: str) -> float | None:
     """The wait that a text asks for, in seconds; NO_WAIT_HELPS for a limit of hours or
     days without a time. None if it asks for none.
+
+    Google asks for seconds also if the quota of the day is used up: then a wait below
+    MIN_DAILY_WAIT does not count.
     """
+    seconds = _asked_wait(text)
+    is_short = seconds is None or seconds < MIN_DAILY_WAIT
+    return NO_WAIT_HELPS if is_short and _DAILY_QUOTA.search(text) else seconds
+
+
+def _asked_wait(text: str) -> float | None:
+    """The wait that a text asks for, whichever limit it is about; see `_wait_in_text`."""
     asked = _ASKED_WAIT.search(text)
     if asked:
         return _sum_spans(_SPAN.findall(asked[1]))

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import (
+    AnswerUnfinished,
     ContextTooLong,
     ModelError,
     ModelUnavailable,
@@ -21,7 +22,14 @@ from ouro.errors import (
     StreamCut,
 )
 from ouro.llm.adaptive_model import AdaptiveModel, ModelRequest
-from ouro.llm.event_stream import EventDecoder, ServerEvent, is_end, make_decoder, parse_event
+from ouro.llm.event_stream import (
+    EventDecoder,
+    ServerEvent,
+    error_in,
+    is_end,
+    make_decoder,
+    parse_event,
+)
 from ouro.llm.http_client import failure_of, new_streaming_client, translate_http_errors
 from ouro.llm.model import (
     CallChunk,
@@ -104,13 +112,13 @@ class ChunkReader(ABC):
         """What the provider says about the reason, if it refuses to answer."""
         self.is_done = False
         """Whether the provider sent its last event, with or without a reason."""
-        self.has_failed = False
-        """Whether the provider said that the answer ended early."""
+        self.failure = ""
+        """Why the answer ended early, in the words of the provider; empty if it did not say so."""
 
     @property
     def is_complete(self) -> bool:
         """Whether the provider has said that the answer is complete."""
-        return self.reason is not None or (self.is_done and not self.has_failed)
+        return self.reason is not None or (self.is_done and not self.failure)
 
     @abstractmethod
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
@@ -130,7 +138,9 @@ class ChunkReader(ABC):
             call.arguments += chunk.arguments
 
     def end(self) -> Iterator[Chunk]:
-        """Yield the last chunks: text that was held back, and the end if the answer is complete."""
+        """Yield the last chunks: text that was held back, and the end if the answer is complete.
+        Raises AnswerUnfinished if the provider said that it ended the answer early.
+        """
         thinking = self._thinking.end()
         if thinking:
             yield ThinkingChunk(thinking)
@@ -148,13 +158,15 @@ class ChunkReader(ABC):
             yield NoticeChunk(NO_END)
         if reason:
             yield EndChunk(reason, self.reason_detail)
+        elif self.failure:
+            raise AnswerUnfinished(f"The provider ended the answer early: {self.failure}.")
 
     def _implied_reason(self) -> Reason | None:
         """The reason of an answer whose server named none: it counts as complete if all calls are
         whole, or there is text and no call, or the server sent its last event. None if it is not
         complete.
         """
-        if self.has_failed:
+        if self.failure:
             return None
         if not self._calls:
             return "stop" if self._has_text or self.is_done else None
@@ -319,7 +331,7 @@ class Wire(AdaptiveModel):
         await self.warm()
         [client] = self._clients
         key = self._endpoint.api_key
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = self._endpoint.add_headers({"Authorization": f"Bearer {key}"} if key else {})
         method, content = ("GET", None) if body is None else ("POST", encode_json(body))
         url = self._endpoint.root + path
         data = b""
@@ -406,7 +418,9 @@ class Wire(AdaptiveModel):
         await self.warm()
         [client] = self._clients
         url = self._requests_url() + path
-        headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
+        headers = self._endpoint.add_headers(
+            {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
+        )
         with translate_http_errors(self._endpoint):
             async with client.stream(
                 "POST", url, content=encode_json(body), headers=headers
@@ -482,18 +496,24 @@ class Wire(AdaptiveModel):
         if is_json:
             with suppress(msgspec.DecodeError, RecursionError):
                 answer = dictionary(msgspec.json.decode(body))
-        if answer.get("error"):
+        error = error_in(answer)
+        if error:
             from ouro.llm.provider_errors import error_from_stream
 
-            raise error_from_stream(answer["error"], self._endpoint)
+            raise error_from_stream(error, self._endpoint)
         events = self._events_of_whole(answer)
         if events:
             return [encode_json(event).decode() for event in events]
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
         # A server that sends an empty body may answer later: the request is tried again.
         error_class = NotAStream if body.strip() else ModelUnavailable
+        from ouro.llm.provider_errors import describe_body
+
+        said = describe_body(body, self._endpoint)
         raise error_class(
-            f"{self._endpoint.address} answered with {content_type} instead of a stream.", hint
+            f"{self._endpoint.address} answered with {content_type} instead of a stream"
+            + (f": {said}" if said else "."),
+            hint,
         )
 
     @abstractmethod

@@ -3,14 +3,19 @@
 import asyncio
 import socket
 import ssl
+import time
 from contextlib import aclosing, asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from ouro.errors import ModelUnavailable, RequestRefused, ServerUnreachable, StreamCut
+from ouro.llm import ModelCall, ModelSpec, http1
 from ouro.llm.http1 import HttpClient, is_plain
 from ouro.llm.http_client import new_streaming_client, translate_http_errors
 from ouro.llm.model import Endpoint, Timeouts
+from ouro.llm.openai import OpenAIWire
+from ouro.messages import user
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -122,10 +127,23 @@ async def test_a_kept_connection_that_the_server_has_closed_is_replaced():
     async with Server(answer, answer, closes=True).running() as server:
         http = client()
         assert (await ask(http, server.url))[1] == b"hello"
-        [kept] = http._idle
+        [(kept, _)] = http._idle
         await kept.reader.read()  # until the server's end has arrived
         assert (await ask(http, server.url))[1] == b"hello"
         assert server.connections == 2
+
+
+async def test_a_connection_from_before_a_sleep_is_not_used_again(monkeypatch):
+    """CommandCodeAI/command-code#819: it is dead without a sign, and a request on it waits for minutes."""
+    answer = BODIES["a length"]
+    begin = time.time()
+    async with Server(*[answer] * 4).running() as server:
+        http = client()
+        for minutes, connections in ((0, 1), (0.9, 1), (1.8, 1), (2.9, 2)):
+            now = begin + 60 * minutes
+            monkeypatch.setattr(http1, "time", SimpleNamespace(time=lambda now=now: now))
+            assert (await ask(http, server.url))[1] == b"hello"
+            assert server.connections == connections
 
 
 async def test_two_requests_at_once_have_two_connections():
@@ -292,6 +310,18 @@ def test_httpx_serves_proxies_and_passwords(monkeypatch, address, proxy, is_own)
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     assert isinstance(new_streaming_client(Endpoint(address)), HttpClient) is is_own
+
+
+async def test_a_proxy_that_refuses_is_asked_once(monkeypatch):
+    """The status of a wrong password does not change by itself; before, it was repeated for minutes."""
+    refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
+    async with Server(refusal, closes=True).running() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+        model = OpenAIWire(ModelSpec("openai/m"), Endpoint("https://model.example.invalid/v1"))
+        with pytest.raises(RequestRefused, match=r"refuses the connection \(407\)"):
+            await ModelCall([model], [user("hi")], attempts=3).run()
+        await model.close()
+        assert proxy.connections == 1
 
 
 def test_certificates_that_cannot_be_read_are_named(monkeypatch, tmp_path):

@@ -70,6 +70,16 @@ async def test_dead_process_is_reported_and_replaced(litellm):
     assert litellm_model.share_process("tests").pid != before
 
 
+async def test_credentials_that_litellm_finds_itself_are_read_again(claude, monkeypatch):
+    """anthropics/claude-code#2280: expired credentials of AWS are renewed outside of the program."""
+    claude.server.script(["Back."])
+    before = litellm_model.share_process("tests").pid
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)  # stands for a renewed file of credentials
+    assert (await claude.ask(key="")).text == "Back."
+    assert litellm_model.share_process("tests").pid != before
+    litellm_model.restart_process()  # other tests have no such key
+
+
 @pytest.mark.parametrize("when", ["at once", "after its death"])
 async def test_process_that_cannot_start_reports_the_reason(monkeypatch, when):
     """The error contains the last line of the process's own error."""

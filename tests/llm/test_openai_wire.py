@@ -324,7 +324,7 @@ async def test_calls_in_an_answer_ended_by_an_error_do_not_run(openai):
     event = {"choices": [{"delta": {"content": "x"}, "finish_reason": "error"}]}
     openai.server.script([sse(event, "[DONE]"), Reply("", calls=[Call("read", {})])])
     error, _ = await openai.failure()
-    assert "closed the stream before" in str(error)
+    assert "ended the answer early: error" in str(error)
 
 
 @pytest.mark.parametrize(

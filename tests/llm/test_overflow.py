@@ -12,6 +12,7 @@ from ouro.messages import Image, Message, Text, user
 SMALL = 0.05
 """The share of the window that a small request has."""
 TOO_LONG = [
+    (500, "context shift is disabled"),  # llama.cpp: ikawrakow/ik_llama.cpp#2051
     (400, "Prompt 超长"),
     (400, "Your request exceeded model token limit: 262144 (requested: 269030)"),
     (400, "tokens in request more than max tokens allowed"),

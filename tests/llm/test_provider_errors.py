@@ -154,6 +154,30 @@ def test_end_of_a_limit_may_be_a_time(per_second):
     assert 90 < wait_seconds(headers) <= 100
 
 
+@pytest.mark.parametrize("used_up", ["-remaining", "-status"])
+@pytest.mark.parametrize("as_date", [True, False])
+def test_end_of_a_limit_of_anthropic_is_the_wait(used_up, as_date):
+    end = datetime.now(UTC) + timedelta(hours=5)
+    value = end.strftime("%Y-%m-%dT%H:%M:%SZ") if as_date else str(int(end.timestamp()))
+    name = "anthropic-ratelimit-unified"
+    headers = {f"{name}-reset": value, f"{name}{used_up}": "0" if "rem" in used_up else "rejected"}
+    assert 17_900 < wait_seconds(headers) <= 18_000
+    assert wait_seconds({**headers, f"{name}{used_up}": "allowed"}) is None
+
+
+def test_expired_credentials_without_a_key_are_to_be_renewed():
+    error = error_from_status(403, "The security token is expired", {}, Endpoint())
+    assert "renew them" in error.hint
+
+
+def test_quota_of_a_day_does_not_end_after_seconds():
+    """Google asks for a wait of seconds, whichever quota is used up (google-gemini/gemini-cli#10925)."""
+    quota = "quotaId: GenerateRequestsPer{}PerProjectPerModel-FreeTier retryDelay: {}"
+    assert wait_seconds({}, quota.format("Minute", "20s")) == 20
+    assert wait_seconds({}, quota.format("Day", "20s")) == NO_WAIT_HELPS
+    assert wait_seconds({}, quota.format("Day", "33123s")) == 33_123
+
+
 def test_longest_of_the_used_up_limits_is_the_wait():
     headers = {
         "x-ratelimit-remaining-tokens-minute": "0",

@@ -174,3 +174,52 @@ async def test_only_done_is_an_empty_answer(model_server):
     await model.close()
     assert len(model_server.requests) == 4
     assert issubclass(EmptyAnswer, TransientModelError)
+
+
+@pytest.mark.parametrize(
+    ("reason", "native", "said"),
+    [
+        ("error", "MALFORMED_FUNCTION_CALL", "error MALFORMED_FUNCTION_CALL"),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", None, "MALFORMED_FUNCTION_CALL"),
+    ],
+)
+async def test_an_early_end_is_reported_with_its_reason(reason, native, said, model_server):
+    """OpenRouterTeam/openrouter-examples#67: before, only the end of the stream was reported."""
+    end = {"delta": {"content": "Half"}, "finish_reason": reason, "native_finish_reason": native}
+    model_server.script([sse({"choices": [end]}, "[DONE]")])
+    error, text = await Wire("openai", model_server).failure()
+    assert isinstance(error, AnswerUnfinished)
+    assert said in str(error)
+    assert text == "Half"
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_an_error_of_minimax_is_reported(is_stream, model_server):
+    """It comes beside a status of success: milind-soni/OpenMausBot#1200."""
+    answer = {
+        "choices": None,
+        "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"},
+    }
+    model_server.script([sse(answer) if is_stream else Raw(200, answer)])
+    error, _ = await Wire("openai", model_server).failure()
+    assert "insufficient balance" in str(error)
+    assert "credit" in error.hint
+
+
+async def test_success_of_minimax_is_no_error(model_server):
+    chunks = [{**HELLO, "base_resp": {"status_code": 0, "status_msg": ""}}, chunk({}, "stop")]
+    model_server.script([sse(*chunks)])
+    assert (await Wire("openai", model_server).ask()).text == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"code": 40301, "msg": "your plan has ended"}, "stream: your plan has ended."),
+        ("<html><title>Log in to the network</title></html>", "stream: Log in to the network."),
+    ],
+)
+async def test_what_is_no_answer_is_quoted(body, said, model_server):
+    model_server.script([Raw(200, body)])
+    error, _ = await Wire("openai", model_server).failure()
+    assert said in str(error)
