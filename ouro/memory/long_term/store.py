@@ -283,6 +283,22 @@ class GitMemoryStore(ApprovedFiles):
         except FileNotFoundError:
             return None
 
+    def is_replaceable(self, name: str) -> bool:
+        """Whether a write loses nothing: the file can be read as text, or does not exist."""
+        try:
+            self._require_replaceable([name])
+        except FileRefused:
+            return False
+        return True
+
+    def _require_replaceable(self, names: Iterable[str]) -> None:
+        """Raise FileRefused if one of these files exists and cannot be read as text: what is in it
+        would be lost by a write.
+        """
+        for name in names:
+            with suppress(FileNotFoundError):
+                self._files.read(name)
+
     def has_changed_since_load(
         self, loaded: LoadedScope, folder_state: Mapping[str, str] | None = None
     ) -> bool:
@@ -414,7 +430,8 @@ class GitMemoryStore(ApprovedFiles):
             except MemoryUnusable as error:
                 self.obstacle = str(error)
                 return ""
-            wanted_names = {edit.name for edit in edits} if names is None else set(names)
+            uncommitted = {edit.name for edit in edits}
+            wanted_names = uncommitted if names is None else set(names)
             chosen_edits = [edit for edit in edits if edit.name in wanted_names]
             refused: list[SkippedFile] = []
             clean_names: list[str] = []
@@ -428,37 +445,48 @@ class GitMemoryStore(ApprovedFiles):
             self.refused = tuple(refused)
             if not clean_names:
                 return ""
-            last_commit, names_of_saves = self._commit_saves(subject, clean_names)
+            last_commit, names_of_saves = self._commit_saves(subject, clean_names, uncommitted)
             rest = [name for name in clean_names if name not in names_of_saves]
             if not rest:
                 return last_commit
             return self.commit_parts(subject, trailers or {}, whole=rest)
 
-    def _commit_saves(self, subject: str, names: Collection[str]) -> tuple[str, set[str]]:
-        """Commit those of the files that are as an earlier save has written them, with its
+    def _commit_saves(
+        self, subject: str, names: Collection[str], uncommitted: set[str]
+    ) -> tuple[str, set[str]]:
+        """Commit those of the files `names` that are as an earlier save has written them, with its
         trailers: the commit of that save is missing. Returns the id of the last commit (empty if
         none was made) and the names of the committed files.
+
+        Args:
+            uncommitted: all files that differ from the last commit, also those not to be committed.
         """
         from ouro.memory.long_term.git.turn_records import drop_saves, read_saves
 
         saves = read_saves(self.repository)
         if not saves:
             return "", set()
-        current_contents = contents_of(self._files.contents(names))
+        names_of_saves = {name for save in saves for name in save.contents}
+        current_contents = contents_of(self._files.contents(names_of_saves))
         last_commit = ""
         committed_names: set[str] = set()
         for save in reversed(saves):  # the newest save of a file has its present content
             of_save = [
                 name
                 for name, content in save.contents.items()
-                if current_contents.get(name) == content and name not in committed_names
+                if name in names
+                and current_contents.get(name) == content
+                and name not in committed_names
             ]
             commit = self.commit_parts(subject, save.trailers, whole=of_save) if of_save else ""
             if commit:
                 last_commit = commit
                 committed_names.update(of_save)
-        if committed_names:
-            drop_saves(self.repository, saves)
+        # A file that is committed later still needs the trailers of its save.
+        remaining = uncommitted - committed_names
+        waiting = {(name, current_contents.get(name, "")) for name in remaining}
+        finished = [save for save in saves if waiting.isdisjoint(save.contents.items())]
+        drop_saves(self.repository, finished)
         return last_commit, committed_names
 
     def commit_parts(
@@ -487,10 +515,17 @@ class GitMemoryStore(ApprovedFiles):
 
     def write_beside_others(self, files: Mapping[str, str | None]) -> None:
         """Write files (None: remove one) into which others may have written, too. A text counts as
-        approved only if it is the same as the last approved version of its file.
+        approved only if it is the same as the last approved version of its file. Raises UsageError,
+        and writes nothing, if one of them cannot be read as text.
         """
         self.ensure_repo()
         with self.repository.hold_lock():
+            try:
+                self._require_replaceable(files)
+            except FileRefused as error:
+                raise UsageError(
+                    f"{', '.join(files)} cannot be written: {error}.", "Correct it, and try again."
+                ) from error
             approved_texts = self._texts_at(self.accepted, files)
             for name, text in files.items():
                 self._write_texts({name: text}, approved=text == approved_texts[name])
@@ -552,8 +587,10 @@ class GitMemoryStore(ApprovedFiles):
         self, changes: Mapping[str, str | None], *, approved: bool = True
     ) -> dict[str, bytes | None]:
         """Write texts into the files (None: remove one), and approve them if `approved`. Returns
-        the bytes of each file, None for a removed one.
+        the bytes of each file, None for a removed one. Raises FileRefused, and writes nothing, if
+        one of them cannot be read as text: what is in it would be lost.
         """
+        self._require_replaceable(changes)
         encoded = encode_texts(changes)
         # approved before they are written: after a kill ouro still recognizes them as its own (M13)
         if approved:

@@ -12,8 +12,10 @@ from fakes.knowledge import unapproved
 from ouro.memory.long_term import FileEdit, GitMemoryStore, memory_stores, repo_folder
 from ouro.memory.long_term.git import process as git_process
 from ouro.memory.long_term.git import repository as history
+from ouro.memory.long_term.git.approved_files import contents_of
 from ouro.memory.long_term.git.memory_folders import find_state_dir
-from ouro.memory.long_term.git.values import LoadedScope, SkippedFile
+from ouro.memory.long_term.git.turn_records import UncommittedSave, read_saves, record_save
+from ouro.memory.long_term.git.values import ORIGIN, SESSION, LoadedScope, SkippedFile
 from ouro.memory.long_term.scope import ScopeMemory, is_switched_off, switch
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.settings import MemorySettings
@@ -535,3 +537,19 @@ def test_records_alone_create_nothing_in_the_folder(tmp_path):
     store.save_and_commit({"facts.md": "- Eggs are sold by the dozen.\n"}, "Add a fact")
     assert (store.folder / ".git" / "HEAD").exists()
     assert [commit.subject for commit in store.log()] == ["Add a fact"]
+
+
+def test_save_whose_commit_is_missing_keeps_its_source_when_another_is_committed(store):
+    store.ensure_repo()
+    for name, session in (("facts.md", "s-1"), ("preferences.md", "s-2")):
+        data = f"- {name}\n".encode()
+        trailers = {ORIGIN: "person", SESSION: session}
+        record_save(store.repository, UncommittedSave(contents_of({name: data}), trailers))
+        (store.folder / name).write_bytes(data)
+    store.commit_changes("Keep", names=["facts.md"])
+    store.commit_changes("Keep")
+    assert [(commit.trailers.get(SESSION), commit.paths) for commit in store.log()] == [
+        ("s-2", ("preferences.md",)),
+        ("s-1", ("facts.md",)),
+    ]
+    assert not read_saves(store.repository)

@@ -164,7 +164,7 @@ class ChangeEffects:
 
     def _write_lines(self, group: ChangeGroup) -> None:
         """Write the lines into the files, in which what others wrote stays; this approves nothing. A
-        file that is empty then is removed.
+        file that is empty then is removed. Raises UsageError if one is no text.
         """
         files: dict[str, str | None] = {}
         for name, edits in group.line_edits.items():
@@ -215,7 +215,7 @@ class ChangeEffects:
 
     def _withdraw_lines(self, group: ChangeGroup) -> None:
         """Remove the lines from the files, and by a new commit from the history; what others wrote
-        there stays.
+        there stays. A file that is no text any more, and so is not used, is not written.
         """
         committed_texts = self._store.committed_texts(group.line_edits)
         reversed_edits = {name: _reverse_edits(group.line_edits[name]) for name in group.names}
@@ -223,6 +223,7 @@ class ChangeEffects:
             {
                 name: apply_edits(edits, self._store.find(name))
                 for name, edits in reversed_edits.items()
+                if self._store.is_replaceable(name)
             }
         )
         texts_to_commit = {
