@@ -137,8 +137,10 @@ def split_section(text: str) -> tuple[str, str, str]:
     """The text above the section of ouro, the section with its marks, and the text below it. Without
     a section the whole text is above, and the others are empty.
     """
-    start, last_mark = text.find(_SECTION_START), text.find(_SECTION_END)
-    if not 0 <= start < last_mark:
+    start = text.find(_SECTION_START)
+    # A mark before the start may be left of a section that the user has cut.
+    end_mark = text.find(_SECTION_END, start)
+    if start < 0 or end_mark < 0:
         return text, "", ""
-    end = last_mark + len(_SECTION_END)
+    end = end_mark + len(_SECTION_END)
     return text[:start], text[start:end], text[end:]

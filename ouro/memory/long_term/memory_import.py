@@ -20,7 +20,7 @@ from ouro.memory.long_term.import_formats import ImportPiece
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.placement import Placement, note_category, place
 from ouro.memory.long_term.remember import (
-    CORE_TOKENS,
+    MAX_CORE_TOKENS,
     append_lines,
     clean_text,
     make_note,
@@ -101,7 +101,7 @@ def plan_import(
     notes: list[Note] = []
     refused = list(material.skipped)
     duplicates = 0
-    room = dict.fromkeys(editor.names, CORE_TOKENS)
+    room = {memory.name: MAX_CORE_TOKENS - memory.tokens for memory in editor.scopes}
     for piece in material.pieces:
         words = fold_words(piece.text)
         if not words:

@@ -40,13 +40,15 @@ from ouro.utils.text import one_line
 
 MAX_CHARACTERS = 10_000
 """Maximum characters of a text to remember; a longer text is a document to import."""
-_MARKDOWN_MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
-"""Marks of Markdown at the start of a line: of a heading, quotation or list."""
+_MARKDOWN_MARKS = re.compile(r"(?:\s+|(?:#{1,6}|>+|[-*+])\s+)*")
+"""Marks of Markdown at the start of a line: of a heading, quotation or list. `--flag` and `#42` are
+words.
+"""
 _MAX_CORRECTION = 600
 """Maximum characters of a correction that is written into the core, although it is longer than a
 core line.
 """
-CORE_TOKENS = 1_500
+MAX_CORE_TOKENS = 1_500
 """With so many tokens the core counts as full, because it is in every prompt. New text then becomes
 a note.
 """
@@ -301,7 +303,7 @@ def _choose_final_placement(
 
     A correction is written to the scope of what it corrects, and to the core if a core line is on
     its subject, so that it is as strong as that line. Other text becomes a note once the core has
-    `CORE_TOKENS`.
+    `MAX_CORE_TOKENS`.
 
     Args:
         placement: the place by the text alone.
@@ -351,7 +353,7 @@ def _make_note_if_full(editor: MemoryEditor, placement: Placement) -> Placement:
     """
     if placement.is_note:
         return placement
-    if editor.scope(placement.scope).tokens + estimate(placement.text) <= CORE_TOKENS:
+    if editor.scope(placement.scope).tokens + estimate(placement.text) <= MAX_CORE_TOKENS:
         return placement
     category = note_category(placement.text, placement.category, placement.scope)
     return replace(placement, is_note=True, category=category, why="the core is full")
@@ -439,9 +441,12 @@ def clean_text(text: str) -> str:
             "Import a document instead.",
             ["memory import FILE"],
         )
-    text = visible_text(text).strip()
-    marks = _MARKDOWN_MARKS.match(text)
-    return text[marks.end() :] if marks else text
+    return _without_marks(visible_text(text).strip())
+
+
+def _without_marks(text: str) -> str:
+    """A text without the Markdown marks at its start."""
+    return _MARKDOWN_MARKS.sub("", text, count=1)
 
 
 def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
@@ -489,8 +494,7 @@ def append_lines(text: str, lines: Sequence[str]) -> str:
     """The text of a core file with these lines at its end, each as a list item in one line."""
     items = ""
     for line in lines:
-        words = " ".join(line.split()).lstrip("-*+# ")
-        items += f"- {words}\n"
+        items += f"- {_without_marks(' '.join(line.split()))}\n"
     return f"{text.rstrip()}\n{items}".lstrip("\n")
 
 

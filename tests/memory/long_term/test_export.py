@@ -401,3 +401,27 @@ def test_export_to_a_link_is_refused(home, repository):
     (repository / "AGENTS.md").symlink_to(home / "elsewhere")
     with pytest.raises(UsageError, match="is a link"):
         export_to_agent(editor, "agents-md")
+
+
+def test_mark_left_of_a_cut_section_does_not_repeat_the_section(ouro, repository):
+    editor = editor_of(ouro, repository)
+    remember_text(editor, "Always answer in German", "repo")
+    path = repository / "CLAUDE.md"
+    path.write_text("- cut\n<!-- end of ouro memory -->\n")
+    export_to_agent(editor, "claude")
+    exported = path.read_text()
+    export_to_agent(editor, "claude")
+    assert path.read_text() == exported
+
+
+def test_import_into_a_full_core_makes_notes(ouro, tmp_path):
+    editor = editor_of(ouro)
+    lines = [f"- The fact number {number} is about one thing\n" for number in range(150)]
+    editor.write("user", {"facts.md": "".join(lines)}, "Fill")
+    file = tmp_path / "more.md"
+    file.write_text("- I live in Oslo near the harbour\n")
+    plan = plan_import(editor, read_sources([file]), "user")
+    assert (plan.lines, [note.text for note in plan.notes]) == (
+        {},
+        ["I live in Oslo near the harbour"],
+    )

@@ -7,7 +7,12 @@ import pytest
 from fakes.knowledge import editor_of
 
 from ouro.errors import SecretInMemory, UsageError
-from ouro.memory.long_term import all_entries, describe_source, remember_text
+from ouro.memory.long_term import (
+    all_entries,
+    describe_source,
+    propose_undecided_text,
+    remember_text,
+)
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.notes.validity import Anchors
@@ -177,3 +182,29 @@ def test_concurrent_texts_are_all_kept(ouro, repository):
     lines = (repository / ".ouro" / "memory" / "facts.md").read_text().splitlines()
     assert sorted(lines) == [f"- fact {number}" for number in range(7)]
     assert sorted(each.entry.line for each in done) == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["--no-verify is forbidden here", "#42 is the bug of the parser", "*args are never passed on"],
+)
+def test_signs_that_are_no_marks_of_markdown_stay(editor, text):
+    remember_text(editor, text, "user")
+    assert [entry.text for entry in all_entries(editor)] == [text]
+
+
+@pytest.mark.parametrize("mark", ["- ", "## ", "> ", "> - ", "* "])
+def test_marks_of_markdown_at_the_start_are_left_out(editor, mark):
+    assert remember_text(editor, f"{mark}I like tabs", "user").entry.text == "I like tabs"
+
+
+def test_proposal_is_not_accepted_into_a_file_that_is_no_text(editor, ouro):
+    remember_text(editor, "I like tabs", "user")
+    proposal = propose_undecided_text(editor, "I like short answers", "user")
+    path = ouro / "memory" / "preferences.md"
+    data = path.read_bytes() + "- café\n".encode("latin-1")
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=r"preferences\.md cannot be written: not UTF-8"):
+        editor.accept(proposal.id)
+    assert path.read_bytes() == data
+    assert [kept.id for kept in editor.scope("user").proposals()] == [proposal.id]

@@ -9,6 +9,7 @@ from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import FileEdit, Scope
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.line_changes import line_changes
 from ouro.utils.text import clean, cut, escape_invisible
 
@@ -20,6 +21,8 @@ MAX_SHOWN = 50
 """Files whose changes an event shows; it counts the others."""
 _SHOWN_ID_CHARACTERS = 12
 """Characters of a note id that are shown in a line."""
+_LINE_MARKS = late_pattern(r"\s*(?:(?:#{1,6}|[-*+])\s+)*")
+"""The marks of a heading or list item at the start of a line."""
 
 
 def changed_lines(edit: FileEdit, *, named: bool) -> list[str]:
@@ -141,7 +144,7 @@ def _text_only_in(lines: Sequence[str], others: Sequence[str]) -> list[str]:
     """
     other_lines = set(others)
     new_lines = [line for line in lines if line not in other_lines and line.strip()]
-    return [line.lstrip("-*# ").strip() for line in new_lines]
+    return [_LINE_MARKS.sub("", line, count=1).strip() for line in new_lines]
 
 
 def _summarize_edit(edit: FileEdit) -> str:

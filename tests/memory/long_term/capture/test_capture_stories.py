@@ -188,7 +188,7 @@ async def test_model_statement_becomes_a_note(repository, notes):
 
 
 async def test_statement_becomes_a_note_if_the_core_is_full(repository, notes, monkeypatch):
-    monkeypatch.setattr("ouro.memory.long_term.remember.CORE_TOKENS", 10)
+    monkeypatch.setattr("ouro.memory.long_term.remember.MAX_CORE_TOKENS", 10)
     first, second = "Dates are always stored in UTC.", "Invoices are rounded half to even."
     await session_of(repository, [add(first), add(second)], f"{first} {second}")
     assert ((notes.folder / "facts.md").read_text(), [note.text for note in notes.all()]) == (
