@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ouro.errors import SearchUnavailable, UsageError
+from ouro.errors import OuroError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries, note_entries, versions_of
@@ -114,16 +114,16 @@ def remove_replaced_entries(
     """Remove the entries that lines which the agent added to the core correct, by rules: such a line
     says, for example, `no longer`.
 
-    Returns the events; and, sorted, the added lines that correct nothing by these rules: whether
-    they replace an entry is not known yet.
+    Returns the events; and, sorted, the added lines that correct nothing by these rules, or whose
+    entry cannot be removed, which is logged: whether these replace an entry is not decided yet.
 
     Args:
         added_lines: scope and text of each.
     """
     corrections = sorted((scope, text) for scope, text in added_lines if corrects(text))
-    unchecked = tuple(sorted(added_lines - {*corrections}))
+    unchecked = {*added_lines} - {*corrections}
     if not corrections:
-        return [], unchecked
+        return [], tuple(sorted(unchecked))
     editor = MemoryEditor(scopes, moment=turn)
     for scope, text in corrections:
         others = [
@@ -131,8 +131,13 @@ def remove_replaced_entries(
             for entry in all_entries(editor, sources=False)
             if entry.scope == scope and (scope, entry.text) not in added_lines
         ]
-        forget_entries(editor, find_replaced(text, others), "agent")
-    return editor.events, unchecked
+        try:
+            forget_entries(editor, find_replaced(text, others), "agent")
+        except (OuroError, OSError) as error:
+            # The turn is decided already: a failure must not hide its events.
+            log.warning("memory: what `%s` replaces is not removed: %s", one_line(text, 80), error)
+            unchecked.add((scope, text))
+    return editor.events, tuple(sorted(unchecked))
 
 
 def remove_lines(

@@ -179,6 +179,8 @@ class LongTermMemoryManager:
         the messages `sent` say, and notes for the model. Empty if there are none, or on an error,
         which becomes a warning.
         """
+        # The end of the last turn removes the mark of this session: it comes first.
+        await self.wait_until_settled()
         await self.listings.begin_turn()
         self._used_tools = False
         await asyncio.to_thread(self._marks.begin)
@@ -288,7 +290,8 @@ class LongTermMemoryManager:
         refreshes: bool = True,
     ) -> _Result:
         """Run an action in a thread while nothing else here writes memory, and show what it
-        changed. Returns its result. If the caller is cancelled, the action still runs to its end.
+        changed, also if it raises. Returns its result. If the caller is cancelled, the action still
+        runs to its end.
 
         Args:
             index: returns the search index, for `MemoryEditor`; None: it reads the files.
@@ -298,21 +301,20 @@ class LongTermMemoryManager:
         from ouro.memory.long_term.editor import MemoryEditor
 
         async def work() -> _Result:
-            """Run the action under the lock, then show first what others changed, then what the
-            action changed.
-            """
+            """Run the action under the lock. Show what others changed, then what the action did."""
             async with self._lock:
-                refresh_events = await asyncio.to_thread(self._refresh) if refreshes else []
+                if refreshes:
+                    self.report(await asyncio.to_thread(self._refresh))
                 editor = MemoryEditor(
                     self._scopes,
                     index,
                     moment=self._last_turn,
                     worktree=find_root(self.cwd),
                 )
-                result = await asyncio.to_thread(act, editor)
-            self.report(refresh_events)
-            self.report(editor.events, quiet=quiet)
-            return result
+                try:
+                    return await asyncio.to_thread(act, editor)
+                finally:  # an action that fails may have changed one scope
+                    self.report(editor.events, quiet=quiet)
 
         return await asyncio.shield(work())
 

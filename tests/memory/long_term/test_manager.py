@@ -6,9 +6,11 @@ import re
 
 import pytest
 from fakes.knowledge import Conversation, plain_git, seen_by_model, write_as_user
+from msgspec.structs import replace
 
 from ouro.display import Diff, FileChange
 from ouro.errors import SecretInMemory, UsageError
+from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.trust.proposals import KEEP, LEAVE
 
 
@@ -533,3 +535,43 @@ class TestTrouble:
         assert [store.folder for store in first.manager.stores] == [repository / ".ouro" / "memory"]
         await first.begin("hello")
         await first.end()
+
+
+class TestFailures:
+    async def test_change_of_an_action_that_fails_is_shown(self, home):
+        talk = Conversation(home).connect()
+
+        def act(editor):
+            editor.write("user", {"facts.md": "- Uses uv.\n"}, "Write")
+            raise UsageError("The other scope failed.")
+
+        with pytest.raises(UsageError):
+            await talk.manager.with_editor(act)
+        assert [event.summary for event in talk.changed] == ["facts.md: + Uses uv."]
+
+    async def test_turn_that_follows_at_once_keeps_its_mark(self, home):
+        talk = Conversation(home).connect()
+        await talk.begin("I use uv.")
+        await talk.write("facts.md", "- Uses uv.\n")
+        talk.manager.turn_ended(*talk.turn())
+        await talk.begin("And now?")
+        await talk.manager.wait_until_settled()
+        assert talk.marks.at_work()
+        await talk.end()
+
+    async def test_entry_that_cannot_be_replaced_hides_nothing_of_the_turn(self, home, repository):
+        """The note on the subject was changed by another program, so it is not removed."""
+        memory = repository / ".ouro" / "memory"
+        note = Note(id="mem_00000001", scope="repo", text="We use Redis for the job queue")
+        first = Conversation(home, repository).connect()
+        await write_as_user(first.manager, "repo", {note.file_name: note_text(note)}, "Add")
+        (memory / note.file_name).write_text(note_text(replace(note, category="corrections")))
+        talk = Conversation(home, repository, session="s-2", is_quiet=lambda: False).connect()
+        await talk.begin("RabbitMQ replaces Redis for the job queue.")
+        line = "RabbitMQ replaces Redis for the job queue"
+        await talk.write("decisions.md", f"- {line}\n", memory)
+        await talk.end()
+        assert f"decisions.md: + {line}" in [event.summary for event in talk.changed]
+        assert not talk.marks.at_work()
+        assert await talk.manager.take_unchecked_lines() == (("repo", line),)
+        await talk.close()
