@@ -235,13 +235,16 @@ class ForgetReport(msgspec.Struct):
 
 def regular_files(folder: Path) -> Iterator[Path]:
     """Yield the user's regular files below a folder, folder by folder, sorted; links are not
-    followed.
+    followed. A file that another process has just removed is left out.
     """
     for root, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
             path = Path(root, name)
-            status = path.lstat()
+            try:
+                status = path.lstat()
+            except FileNotFoundError:
+                continue
             if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid():
                 yield path
 

@@ -21,6 +21,7 @@ from ouro.errors import (
     SessionError,
     SessionInUse,
     UsageError,
+    reason_of,
 )
 from ouro.memory.index import lock_index
 from ouro.memory.long_term.agent_sections import (
@@ -149,7 +150,12 @@ class TrueForget:
         }
         for path in regular_files(home.path):
             if searched_separately.isdisjoint((path, *path.parents)):
-                self._search_other_file(path, report, removes)
+                try:
+                    self._search_other_file(path, report, removes)
+                except FileNotFoundError:
+                    continue  # another process has just removed it
+                except OSError as error:
+                    report.unsearched.append(f"{path}: it cannot be read ({reason_of(error)}).")
         try:
             self._search_index(report, removes)
         except OSError as error:
@@ -231,7 +237,11 @@ class TrueForget:
 
     def _search_session(self, folder: Path, report: ForgetReport, removes: bool) -> None:
         """Search the files of a session, and remove the text if `removes`; a failure is reported."""
-        counts_by_file = self._count_in_files(folder)
+        try:
+            counts_by_file = self._count_in_files(folder)
+        except OSError as error:
+            report.unsearched.append(f"Session {folder.name} cannot be read: {error}.")
+            return
         for path, count in counts_by_file.items():
             if path.name == FILE_NAME:
                 place = "what was said in sessions, their summaries and titles"

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import tarfile
+from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -348,3 +349,26 @@ def test_an_edit_that_was_refused_is_searched_too(place, home):
 
     assert [each.place for each in done.places if each.count] == ["edits that could not be saved"]
     assert edited.read_text() == "- The [forgotten].\n- The gray owl.\n"
+
+
+def test_file_that_cannot_be_read_does_not_end_the_search(place, monkeypatch):
+    user_memory(place).save_and_commit({"facts.md": "- The blue heron.\n"}, "Learn")
+    cache = place.path / "cache"
+    cache.mkdir()
+    for name in ("a-removed.tmp", "b-locked.bin", "c-found.txt"):
+        (cache / name).write_text("The blue heron.")
+    read_bytes = Path.read_bytes
+
+    def read(path):
+        if path.name == "a-removed.tmp":
+            raise FileNotFoundError(2, "No such file or directory")
+        if path.name == "b-locked.bin":
+            raise PermissionError(13, "Permission denied")
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    report = TrueForget("blue heron", place).forget()
+    assert report.unsearched == [
+        f"{cache / 'b-locked.bin'}: it cannot be read (Permission denied)."
+    ]
+    assert "heron" not in (cache / "c-found.txt").read_text()
