@@ -23,7 +23,7 @@ from ouro.utils.text import escape_invisible
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
     from ouro.memory.long_term.editor import MemoryEditor
-    from ouro.memory.long_term.git.values import Scope
+    from ouro.memory.long_term.git.values import Origin, Scope
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.side_calls import SessionChannel
 
@@ -60,7 +60,9 @@ async def compare_added_lines(
         if effect.verb == "contradict":
             is_replaced = await _ask_if_replaced(channel, text, effect.entry)
         if is_replaced:
-            remove = partial(forget_entries, entries=[effect.entry], origin="agent")
+            # By its text: its line may have another number after the answer.
+            entry = effect.entry
+            remove = partial(_forget_text, scope=entry.scope, text=entry.text, origin="agent")
             await manager.with_editor(remove)
 
 
@@ -147,12 +149,11 @@ def _related_entry(
     return OpenStatement(text, nearest, doubtful, is_scope_sure=True) if nearest else None
 
 
-def _forget_text(editor: MemoryEditor, scope: Scope, text: str) -> None:
+def _forget_text(editor: MemoryEditor, scope: Scope, text: str, origin: Origin = "person") -> None:
     """Forget the entries of a scope that have exactly this text. Blocks."""
     entries = all_entries(editor, sources=False)
-    forget_entries(
-        editor, [entry for entry in entries if (entry.scope, entry.text) == (scope, text)]
-    )
+    with_text = [entry for entry in entries if (entry.scope, entry.text) == (scope, text)]
+    forget_entries(editor, with_text, origin)
 
 
 async def _ask_which_to_remove(channel: SessionChannel, text: str, old: MemoryEntry) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError, UsageError, plain_error
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import find_entry
 from ouro.memory.long_term.git.files import is_note_name
@@ -70,10 +70,11 @@ def save_file(editor: MemoryEditor, opened: OpenedFile, edited_text: str) -> Sav
         changes = {opened.name: new_text or None}
         subject = f"Edit {opened.name}"
         event = editor.write(opened.scope, changes, subject, accepts_notes=is_read)
-    except OuroError as error:
+    except (OuroError, OSError) as error:
         path = _keep_edited_text(opened, new_text)
-        hint = f"{error.hint} Your text is in {tilde(path)}.".strip()
-        raise UsageError(error.message, hint, error.commands) from error
+        shown = plain_error(error)
+        hint = f"{shown.hint} Your text is in {tilde(path)}.".strip()
+        raise UsageError(shown.message, hint, shown.commands) from error
     problems: tuple[str, ...] = ()
     if is_note_name(opened.name) and new_text:
         problems = parse_note(opened.name, new_text).problems

@@ -195,9 +195,11 @@ def _expired_notes_of_user(editor: MemoryEditor, cwd: Path, record: Path) -> lis
 def _renew(editor: MemoryEditor, note: Note) -> None:
     """Confirm a shared note: it expires `EXPIRY_DAYS` days from now."""
     expires = _in_days(EXPIRY_DAYS)
-    renewed = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
-    subject = f"Keep until {expires}: {note.text[:60]}"
-    editor.write("repo", {note.file_name: note_text(renewed)}, subject)
+    file = editor.notebook.find(note.id)  # it may have changed since the user was asked
+    extra = {**file.note.extra, EXPIRES: expires}
+    renewed = replace(file.note, confirmed_at=timestamp(), extra=extra)
+    subject = f"Keep until {expires}: {renewed.text[:60]}"
+    editor.write("repo", {file.name: note_text(renewed)}, subject)
 
 
 def _archive(editor: MemoryEditor, note: Note) -> None:

@@ -2,12 +2,14 @@
 standard files.
 """
 
-import pytest
-from fakes.knowledge import Conversation, seen_by_model, write_as_user
+import shutil
 
-from ouro.errors import ConfigError
+import pytest
+from fakes.knowledge import Conversation, editor_of, seen_by_model, write_as_user
+
+from ouro.errors import ConfigError, UsageError
 from ouro.memory.index import Index, MemoryFolder, Search, Sources
-from ouro.memory.long_term import MemoryEditor, open_file
+from ouro.memory.long_term import MemoryEditor, open_file, save_file
 from ouro.memory.long_term.entry_lookup import core_entries
 from ouro.settings_sources import load_settings
 
@@ -82,3 +84,15 @@ def test_invalid_core_file_name_is_refused(home, name):
     (home / "config.yaml").write_text(f"memory: {{core: ['{name}']}}\n")
     with pytest.raises(ConfigError, match=r"in `memory.core` is not valid"):
         load_settings()
+
+
+def test_edited_text_is_kept_if_the_memory_folder_is_gone(home):
+    editor = editor_of(home)
+    editor.write("user", {"facts.md": "- Uses uv.\n"}, "Write")
+    opened = open_file(editor, "facts")
+    shutil.rmtree(home / "memory")
+    (home / "memory").write_text("no folder")
+    with pytest.raises(UsageError, match="Not a directory") as failure:
+        save_file(editor, opened, "- Uses pip.\n")
+    assert "Your text is in" in failure.value.hint
+    assert (home / "cache" / "edited-user-facts.md").read_text() == "- Uses pip.\n"

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from fakes.knowledge import Conversation, editor_of
+from fakes.knowledge import Conversation, editor_of, write_as_user
 
-from ouro.events import CoreChanged
+from ouro.events import CoreChanged, Reply
 from ouro.memory.long_term import all_entries, ask_effect, open_statement, remember_text
 from ouro.memory.long_term.capture.meaning_question import SCHEMA, MeaningQuestion
 from ouro.memory.long_term.contradictions import (
@@ -160,3 +160,20 @@ async def test_rewritten_statement_is_offered_only_if_the_old_one_says_more(edit
     assert effect.rewritten == "The API listens on 9090 and speaks gRPC"
     same = {"op": "supersede", "target": 1, "text": "The port of the API is 9090"}
     assert (await ask_effect(question(same), statement, ("repo",))).rewritten == ""
+
+
+async def test_contradicted_line_is_removed_although_it_has_moved_meanwhile(home, repository):
+    conversation = Conversation(home / ".ouro", repository).connect()
+    manager = conversation.manager
+    lines = "- CI runs on CircleCI\n- Builds run in GitHub Actions\n"
+    await write_as_user(manager, "repo", {"facts.md": f"# Facts\n{lines}"}, "Write")
+
+    async def answer(_question_id, _question):
+        await write_as_user(manager, "repo", {"facts.md": lines}, "Remove the heading")
+        return Reply((REPLACE,))
+
+    conversation.ask = answer
+    contradicted = question({"op": "contradict", "target": 1, "text": "x"})
+    added = [("repo", "Builds run in GitHub Actions")]
+    await compare_added_lines(manager, conversation, contradicted, added)
+    assert await texts_of(manager) == {"Builds run in GitHub Actions"}

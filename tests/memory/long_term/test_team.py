@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 from fakes.files import git
+from fakes.knowledge import Conversation, write_as_user
 from fakes.waiting import PATIENCE, until
+from msgspec.structs import replace
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
@@ -138,3 +140,28 @@ async def test_an_expired_note_asks_its_owner_once(shared, repository, monkeypat
     ).note
     assert kept.extra["expires"] > "2026-01-01"
     assert known.read_text().splitlines() == [f"mem_0000000{last} 2026-01-01" for last in "ead"]
+
+
+async def test_note_that_changed_while_its_owner_was_asked_keeps_the_change(home, repository):
+    git(repository, "config", "user.email", "ada@example.org")
+    conversation = Conversation(home / ".ouro", repository).connect()
+    manager = conversation.manager
+    scope = conversation.scopes["repo"]
+    scope.store.is_shared = True
+    note = Note(
+        id="mem_0000000a",
+        scope="repo",
+        text="Old words",
+        extra={"owner": "ada@example.org", "expires": "2026-01-01"},
+    )
+    await write_as_user(manager, "repo", {note.file_name: note_text(note)}, "Add")
+
+    async def answer(_question_id, _question):
+        edited = replace(note, text="New words")
+        await write_as_user(manager, "repo", {note.file_name: note_text(edited)}, "Edit")
+        return Reply((KEEP,))
+
+    conversation.ask = answer
+    await ask_owner(manager, conversation)
+    kept = parse_note(note.file_name, scope.store.read(note.file_name)).note
+    assert (kept.text, kept.extra["expires"] > "2026-01-01") == ("New words", True)
