@@ -221,7 +221,7 @@ def _name_of_note(scope: ScopeMemory, name: str) -> str:
     """The name that the file of a renamed note must have, by the `id` in its front matter; empty if
     the file is no note, or there is a file of that name.
     """
-    id_line = _ID_FIELD.match(scope.store.read(name) or "")
+    id_line = _ID_FIELD.match(scope.store.find(name) or "")
     note_name = f"{id_line[1]}.md" if id_line else ""
     is_free = note_name not in scope.loaded.files
     return note_name if is_note_name(note_name) and is_free else ""

@@ -274,9 +274,11 @@ def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None
         merged_text = merge_lines(base or "", ours or "", theirs or "")
         return MergedFiles({name: merged_text or None})
     if ours is None or theirs is None:
-        changed_text = theirs if ours is None else ours
+        if ours is None:
+            conflict = f"{name} was changed there and removed here: it stays"
+            return MergedFiles({name: theirs}, (conflict,))
         conflict = f"{name} was changed here and removed there: it stays"
-        return MergedFiles({name: changed_text}, (conflict,))
+        return MergedFiles({name: ours}, (conflict,))
     return _merge_notes(name, ours, theirs)
 
 

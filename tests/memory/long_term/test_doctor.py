@@ -105,3 +105,9 @@ def test_what_was_planted_in_the_history_can_be_deleted(ouro, planted):
 
     assert not [each for each in diagnose(editor_of(ouro)) if planted in each.what]
     assert len(editor_of(ouro).scopes[0].store.log()) == 2
+
+
+def test_unknown_file_that_is_no_text_is_reported(ouro):
+    remember_text(editor_of(ouro), "Always answer in German")
+    (ouro / "memory" / "picture.md").write_bytes(b"a\0b")
+    assert ("problem", "picture.md: neither a core file nor a note") in found(ouro)

@@ -24,11 +24,12 @@ def test_change_of_one_side_is_taken(base, ours, theirs, merged):
     assert merge_file("facts.md", base, ours, theirs) == MergedFiles({"facts.md": merged})
 
 
-def test_note_changed_here_and_removed_there_is_kept_and_reported():
+def test_note_changed_on_one_side_and_removed_on_the_other_is_kept_and_reported():
     told = "mem_00000001.md was changed here and removed there: it stays"
     assert merge_file("mem_00000001.md", "a", "b", None) == MergedFiles(
         {"mem_00000001.md": "b"}, (told,)
     )
+    told = "mem_00000001.md was changed there and removed here: it stays"
     assert merge_file("mem_00000001.md", "a", None, "b") == MergedFiles(
         {"mem_00000001.md": "b"}, (told,)
     )

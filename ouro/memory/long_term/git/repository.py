@@ -232,11 +232,12 @@ class GitRepository:
             raise unusable_history(
                 self.git_dir, f"{commit[:40]!r} is no commit", "ouro memory log lists them"
             )
-        if commit not in self._trees:
+        files = self._trees.get(commit)  # another thread may clear them at any moment
+        if files is None:
             blobs = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
             files = {name: blob for name, blob in blobs.items() if is_memory_name(name)}
             self._trees[commit] = files
-        return self._trees[commit]
+        return files
 
     def list_files(self, *arguments: str) -> dict[str, str]:
         """The blob ids of the files that `git ls-tree` lists for these arguments, by name; folders

@@ -143,12 +143,11 @@ class Notebook(msgspec.Struct, eq=False):
         The trailers of the commit are the origin, session and turn of the note; `trailers` are
         further ones, or replace these.
         """
+        before = self.find(note.supersedes).note.text if note.supersedes else ""
         note = self.add_times(note)
         changes = {note.file_name: note_text(note)}
         written = self._write_note(note.scope, change, note, changes, origin, trailers)
-        if not note.supersedes:
-            return written
-        return replace(written, before=self.find(note.supersedes).note.text)
+        return replace(written, before=before)
 
     def link(
         self, note: Note, change: Change, target: str = "", related: Iterable[str] = ()

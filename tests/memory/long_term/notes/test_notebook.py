@@ -190,3 +190,10 @@ def test_note_confirmed_by_the_user_gets_user_source_and_new_anchors(stores, tmp
         0.9,
         (),
     )
+
+
+def test_note_that_supersedes_a_missing_one_is_not_written(notebook):
+    note = Note(id="mem_00000001", scope="user", text="x", supersedes="mem_00000002")
+    with pytest.raises(NoteError):
+        notebook.add(note, "person")
+    assert not list(notebook.all())
