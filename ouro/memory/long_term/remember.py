@@ -56,8 +56,11 @@ _MAX_RELATED = 4
 """The most notes on the same subject to which a new note is linked."""
 _REASON_UNDECIDED = "you have not decided about it"
 _MIN_RARE_SHARE = 0.2
+"""The share of the words of the shorter text that a single rare word must be to be enough."""
 _MAX_WITH_RARE_WORD = 2
-"""A word in more entries does not show that a text is about one of them."""
+"""The most entries that have a rare word: one in more entries does not show which of them a text is
+about.
+"""
 _CORE_CATEGORY_OF_NOTE = {
     "architectural-decisions": "decisions",
     "coding-preferences": "preferences",
@@ -112,8 +115,9 @@ def _find_with_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[Memo
         words = words_of_entry[entry.id]
         common_words = words & rare_words
         share = len(common_words) / max(1, min(len(words), len(words_of_text)))
-        is_in_no_other = len(common_words) == 1 and counts[min(common_words)] == 1
-        if len(common_words) > 1 or (is_in_no_other and share >= _MIN_RARE_SHARE):
+        is_in_no_other = all(counts[word] == 1 for word in common_words)
+        is_enough = is_in_no_other and share >= _MIN_RARE_SHARE
+        if len(common_words) > 1 or (common_words and is_enough):
             ranked.append((share, entry))
     return [entry for _, entry in sorted(ranked, key=lambda pair: -pair[0])]
 
@@ -235,13 +239,13 @@ def keep_in_core(
     if not is_sure and not shares_subject(corrected, note.text):
         corrected = ""
     named_lines = [line for line in lines if line.text == corrected]
-    # A core line is on its subject: then it belongs into the core, too.
-    is_known = (
+    # If a core line is on its subject, it belongs into the core, too.
+    lines_on_subject = (
         named_lines
         or find_on_subject(note.text, lines)
         or find_replaced(note.text, lines, statement)
     )
-    if first_placement.is_note and not is_known:
+    if first_placement.is_note and not lines_on_subject:
         return None
 
     # Find its place, which may be a note again, because the core is full.
@@ -441,12 +445,7 @@ def clean_text(text: str) -> str:
             "Import a document instead.",
             ["memory import FILE"],
         )
-    return _without_marks(visible_text(text).strip())
-
-
-def _without_marks(text: str) -> str:
-    """A text without the Markdown marks at its start."""
-    return _MARKDOWN_MARKS.sub("", text, count=1)
+    return _MARKDOWN_MARKS.sub("", visible_text(text).strip(), count=1)
 
 
 def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
@@ -494,7 +493,8 @@ def append_lines(text: str, lines: Sequence[str]) -> str:
     """The text of a core file with these lines at its end, each as a list item in one line."""
     items = ""
     for line in lines:
-        items += f"- {_without_marks(' '.join(line.split()))}\n"
+        words = _MARKDOWN_MARKS.sub("", " ".join(line.split()), count=1)
+        items += f"- {words}\n"
     return f"{text.rstrip()}\n{items}".lstrip("\n")
 
 

@@ -286,18 +286,12 @@ class GitMemoryStore(ApprovedFiles):
     def is_replaceable(self, name: str) -> bool:
         """Whether a write loses nothing: the file can be read as text, or does not exist."""
         try:
-            self._require_replaceable([name])
+            self._files.read(name)
+        except FileNotFoundError:
+            return True
         except FileRefused:
             return False
         return True
-
-    def _require_replaceable(self, names: Iterable[str]) -> None:
-        """Raise FileRefused if one of these files exists and cannot be read as text: what is in it
-        would be lost by a write.
-        """
-        for name in names:
-            with suppress(FileNotFoundError):
-                self._files.read(name)
 
     def has_changed_since_load(
         self, loaded: LoadedScope, folder_state: Mapping[str, str] | None = None
@@ -362,7 +356,8 @@ class GitMemoryStore(ApprovedFiles):
             approves_seen: the user has read what was seen: the new files are approved in any case.
 
         Raises:
-            UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
+            UsageError: a file is not as it was seen, or cannot be read as text; nothing was written.
+            SecretInMemory: a text holds a secret; nothing was written.
             FileRefused, OSError: it could not be written.
         """
         from ouro.memory.long_term.git.turn_records import UncommittedSave, drop_saves, record_save
@@ -379,7 +374,7 @@ class GitMemoryStore(ApprovedFiles):
             contents = contents_of(encode_texts(changes))
             save = UncommittedSave(contents, dict(trailers or {}))
             record_save(self.repository, save)
-            encoded = self._write_texts(changes, approved=is_approved)
+            encoded = self._write_texts(changes, changes if is_approved else ())
             commit = self._commit(encoded, subject, save.trailers)
             if commit:
                 drop_saves(self.repository, [save])
@@ -397,14 +392,16 @@ class GitMemoryStore(ApprovedFiles):
                 folder already, beside that text, so they are not written.
 
         Raises:
-            MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
+            MemoryUnusable, UsageError, OSError: it could not be merged; the next try continues from
+                what was written.
         """
         # If the fetched history continues this one, no merge commit is needed.
         is_fast_forward = self.repository.is_ancestor(self.repository.head().commit, commit)
         encoded = encode_texts(changes)
         self.approve(contents_of(encoded))
         # Files first: what is committed and not in the files counts as removed.
-        self._write_texts({name: text for name, text in changes.items() if name not in waiting})
+        written = {name: text for name, text in changes.items() if name not in waiting}
+        self._write_texts(written, written)
         if is_fast_forward:
             self.repository.advance(commit)
         subject = "Merge what came from another machine"
@@ -520,15 +517,9 @@ class GitMemoryStore(ApprovedFiles):
         """
         self.ensure_repo()
         with self.repository.hold_lock():
-            try:
-                self._require_replaceable(files)
-            except FileRefused as error:
-                raise UsageError(
-                    f"{', '.join(files)} cannot be written: {error}.", "Correct it, and try again."
-                ) from error
             approved_texts = self._texts_at(self.accepted, files)
-            for name, text in files.items():
-                self._write_texts({name: text}, approved=text == approved_texts[name])
+            approved = [name for name, text in files.items() if text == approved_texts[name]]
+            self._write_texts(files, approved)
 
     def demand_no_secret(self, texts: Iterable[str | None]) -> None:
         """Raise SecretInMemory if one of the texts holds a secret; None stands for no text."""
@@ -570,7 +561,8 @@ class GitMemoryStore(ApprovedFiles):
                 all_trailers[UNDOES] = " ".join(undone.id for undone in plan.commits)
             undo_commit = ""
             if changes:
-                encoded = self._write_texts(changes, approved=self._are_approved(changes))
+                approved = changes if self._are_approved(changes) else ()
+                encoded = self._write_texts(changes, approved)
                 undo_commit = self._commit(encoded, f"Undo: {target.subject}", all_trailers)
         return UndoResult(undo_commit, plan.edits, plan.conflicts, plan.commits)
 
@@ -584,17 +576,25 @@ class GitMemoryStore(ApprovedFiles):
             return False
 
     def _write_texts(
-        self, changes: Mapping[str, str | None], *, approved: bool = True
+        self, changes: Mapping[str, str | None], approved: Collection[str]
     ) -> dict[str, bytes | None]:
-        """Write texts into the files (None: remove one), and approve them if `approved`. Returns
-        the bytes of each file, None for a removed one. Raises FileRefused, and writes nothing, if
-        one of them cannot be read as text: what is in it would be lost.
+        """Write texts into the files (None: remove one), and approve those named in `approved`.
+        Returns the bytes of each file, None for a removed one. Raises UsageError, and writes
+        nothing, if one of them cannot be read as text: what is in it would be lost.
         """
-        self._require_replaceable(changes)
+        for name in changes:
+            try:
+                self._files.read(name)
+            except FileNotFoundError:
+                continue
+            except FileRefused as error:
+                raise UsageError(
+                    f"{name} cannot be written: {error}.", "Correct it, and try again."
+                ) from error
         encoded = encode_texts(changes)
         # approved before they are written: after a kill ouro still recognizes them as its own (M13)
         if approved:
-            self.approve(contents_of(encoded))
+            self.approve(contents_of({name: encoded[name] for name in approved}))
         # A moved file is written before the old one is removed: a kill in between loses nothing.
         removed_names = [name for name, data in encoded.items() if data is None]
         written_names = [name for name, data in encoded.items() if data is not None]
