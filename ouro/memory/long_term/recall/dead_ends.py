@@ -32,7 +32,7 @@ from ouro.utils.text import clean, cut, one_line
 if TYPE_CHECKING:
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.notes.note import Note, Tried
-    from ouro.memory.long_term.notes.notebook import Notebook
+    from ouro.memory.long_term.notes.notebook import Notebook, WrittenNote
     from ouro.memory.long_term.recall.attempts import DeadEnd, Step
     from ouro.memory.long_term.recall.selection import Recalled
 
@@ -157,14 +157,19 @@ class DeadEnds(msgspec.Struct, eq=False):
             dead_ends = await asyncio.to_thread(
                 self._find_dead_ends, messages, turn, reason, by_user=by_user
             )
-            if by_user:
-                self._undo_note_ids = []
-            for dead_end in dead_ends:
-                note_id = await self._write_and_show_note(dead_end)
-                if by_user and note_id:
-                    self._undo_note_ids.append(note_id)
         except (OuroError, OSError) as error:
             log.warning("dead ends: %s", error)
+            return
+        if by_user:
+            self._undo_note_ids = []
+        for dead_end in dead_ends:
+            try:
+                note_id = await self._write_and_show_note(dead_end)
+            except (OuroError, OSError) as error:  # such as a secret in one of them
+                log.warning("dead ends: %s", error)
+                continue
+            if by_user and note_id:
+                self._undo_note_ids.append(note_id)
 
     def _find_dead_ends(
         self, messages: Sequence[Message], turn: int, reason: str, *, by_user: bool
@@ -345,15 +350,19 @@ class DeadEnds(msgspec.Struct, eq=False):
         return proposal_event([note])
 
     async def _archive_notes_of_undo(self) -> None:
-        """Archive the notes that the last undo of the user made. This is tried once: an error is
-        logged.
+        """Archive the notes that the last undo of the user made, except those that are gone. This is
+        tried once: an error is logged.
         """
         from ouro.memory.long_term.notes.notebook import notes_event
 
         ids, self._undo_note_ids = self._undo_note_ids, []
         notebook = self._notebook
+
+        def archive() -> list[WrittenNote]:
+            return notebook.archive(filter(self._is_trusted, ids), "capture")
+
         try:
-            archived = await self.manager.run_under_lock(lambda: notebook.archive(ids, "capture"))
+            archived = await self.manager.run_under_lock(archive)
         except (OuroError, OSError) as error:
             log.warning("dead ends: %s", error)
             return

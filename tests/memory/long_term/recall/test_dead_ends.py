@@ -9,7 +9,7 @@ import pytest
 
 from ouro.assemble import Options, opener
 from ouro.display import FileChange
-from ouro.errors import ModelError
+from ouro.errors import ModelError, SecretInMemory
 from ouro.events import NoteKept, NotesRecalled, PermissionAsked, Permit
 from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.notes.note import DEAD_ENDS, parse_note
@@ -20,7 +20,7 @@ from ouro.memory.long_term.recall.attempts import (
     Failure,
     find_undone,
 )
-from ouro.memory.long_term.recall.dead_ends import _telling_output_line
+from ouro.memory.long_term.recall.dead_ends import DeadEnds, _telling_output_line
 from ouro.messages import Context
 from ouro.session import OpenRequest
 
@@ -218,6 +218,46 @@ async def test_reason_of_the_user_is_kept_in_any_language(project):
     await session.rewind.redo()
     await settle(session)
     assert noted(project) == []  # it was done again: no dead end
+    await close(session)
+
+
+def two_found(monkeypatch):
+    """Let each search find two dead ends."""
+    found = []
+    for name in ("one.py", "two.py"):
+        edits = (EditStep(0, name, FileChange(name, None, "x = 1\n")),)
+        found.append(DeadEnd(1, edits, reason="too slow"))
+    monkeypatch.setattr(DeadEnds, "_find_dead_ends", lambda *_, **__: found)
+    return found
+
+
+async def test_dead_end_that_cannot_be_kept_hides_no_other(project, monkeypatch):
+    first, _ = two_found(monkeypatch)
+    write_note = DeadEnds._write_note
+
+    def refuse_first(dead_ends, dead_end):
+        if dead_end is first:
+            raise SecretInMemory("one.py holds a secret")
+        return write_note(dead_ends, dead_end)
+
+    monkeypatch.setattr(DeadEnds, "_write_note", refuse_first)
+    session, _ = await opened(project, "Done.")
+    session.session_memory.recall.dead_ends.on_files_undone([], 1, "too slow")
+    await settle(session)
+    assert len(noted(project)) == 1
+    await close(session)
+
+
+async def test_redo_archives_the_notes_that_are_left(project, monkeypatch):
+    two_found(monkeypatch)
+    session, _ = await opened(project, "Done.")
+    session.session_memory.recall.dead_ends.on_files_undone([], 1, "too slow")
+    await settle(session)
+    removed, _ = sorted((project / ".ouro" / "memory").glob("mem_*.md"))
+    removed.unlink()
+    session.session_memory.recall.dead_ends.on_files_redone()
+    await settle(session)
+    assert noted(project) == []
     await close(session)
 
 
