@@ -114,6 +114,8 @@ def plan_import(
             refused.append(SkippedFile(piece.origin, reason))
             continue
         known_texts.add(words)
+        if piece.note:
+            known_ids.add(piece.note.id)
         placement = _place_piece(editor, piece, text, scope)
         if placement.is_note or estimate(text) > room[placement.scope]:
             notes.append(_make_note(editor, piece, placement))

@@ -319,6 +319,16 @@ def test_imported_note_keeps_its_fields(editor, tmp_path):
     )
 
 
+def test_two_texts_of_one_note_count_once(editor, tmp_path):
+    export = "# Memory\n\n<!-- ouro memory export 1 -->\n"
+    marks = "<!-- mem_0123456789 user patterns -->\n{}\n<!-- /mem_0123456789 -->\n"
+    for name, text in (("a.md", "Rex is a dog"), ("b.md", "Felix is a cat")):
+        (tmp_path / name).write_text(export + marks.format(text))
+    plan = plan_import(editor, read_sources([tmp_path / "a.md", tmp_path / "b.md"]))
+    assert ([note.text for note in plan.notes], plan.doubles) == (["Rex is a dog"], 1)
+    assert apply_import(editor, plan).entries == len(all_entries(editor)) == 1
+
+
 def test_core_is_exported_to_other_agents_between_markers(home, repository, tmp_path):
     editor = editor_of(home / ".ouro", repository)
     remember_text(editor, "We use Redis for the job queue")

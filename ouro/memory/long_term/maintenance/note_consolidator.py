@@ -369,7 +369,8 @@ def combine_notes(
     last one, and edges lead from it to the others, which will be archived. It has the edges,
     anchors, relations and entities of all.
 
-    Its source is the user only if the user is the source of all.
+    Its source is the user only if the user is the source of all. It lasts if one of them does;
+    else it ends with the one that ends last.
     """
     newest = notes[-1]
     ids = {note.id for note in notes}
@@ -402,6 +403,7 @@ def combine_notes(
         entities=tuple(dict.fromkeys(all_entities))[:_MAX_ENTITIES],
         relations=tuple(relations)[:_MAX_RELATIONS],
         search_words=tuple(search_words)[:MAX_SEARCH_WORDS],
+        until="" if any(not note.until for note in notes) else max(note.until for note in notes),
         anchors=tuple(anchors.values()),
         text=text,
         extra={},

@@ -147,6 +147,16 @@ async def test_merged_note_has_the_search_words_of_all(bench):
     assert done.written.note.search_words == ("checks", "unit tests")
 
 
+@pytest.mark.parametrize(
+    ("first_day", "second_day", "last_day"),
+    [("", "2026-12-24", ""), ("2026-12-31", "2026-12-24", "2026-12-31")],
+)
+async def test_merged_note_holds_as_long_as_one_of_them(bench, first_day, second_day, last_day):
+    bench.keep(note(1, ONE, until=first_day), note(2, TWO, until=second_day))
+    (done,) = await bench.merge(MERGED)
+    assert done.written.note.until == last_day
+
+
 @pytest.mark.parametrize("more", [{"branch": "feature"}, {"scope": "user"}])
 async def test_notes_of_different_branches_or_scopes_are_not_merged(bench, more):
     bench.keep(note(1, ONE), note(2, TWO, **more))
