@@ -181,10 +181,12 @@ class TranscriptPager(msgspec.Struct, eq=False):
         """Wait until everything that is sent is in memory. A screen needs less, so a resume does
         not wait for this.
         """
-        if self._loading is None:
+        loading = self._loading
+        if loading is None:
             return
-        notice = await asyncio.shield(self._loading)
-        self._loading = None
+        notice = await asyncio.shield(loading)
+        if self._loading is loading:  # not if `load_context` was called meanwhile
+            self._loading = None
         if notice:
             self.notify(notice)
 

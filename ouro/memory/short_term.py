@@ -233,8 +233,8 @@ def remove_notes(message: Message, notes: Set[str]) -> Message:
     if not notes:
         return message
     ids = "|".join(map(re.escape, notes))
-    # A note is a line `- [id] text`, and the following lines that begin with the same mark but have
-    # no id.
+    # A note is a line `| [id] text`, and the following lines that begin with the same signs but
+    # have no id.
     lines = re.compile(rf"^(\W+)\[(?:{ids})\] .*\n(?:\1(?!\[mem_).*\n)*", re.MULTILINE)
 
     def without_notes(part: Part) -> Part:

@@ -199,7 +199,9 @@ class LongTermMemoryManager:
 
         def approve() -> list[CoreChanged]:
             """Decide about the files of each scope; there is no event to show."""
-            find_provenance = self._provenance(messages, is_whole)
+            for scope in self._scopes:
+                scope.observe(self._marks.session)
+            find_provenance = self._make_provenance_finder(messages, is_whole)
             for scope in self._scopes:
                 scope.tool_ended(find_provenance, at, asks=self._asks)
             return []
@@ -372,14 +374,14 @@ class LongTermMemoryManager:
         async with self._lock:
             self._is_open = False
 
-    def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
-        """Record in each scope what turns of other sessions have written by now, which decides
-        which folders are clean. Returns a function that finds the provenance of what this turn
-        writes, from its messages. Call that only if a file has changed: it reads all messages, and
-        most tool calls write nothing.
+    def _make_provenance_finder(
+        self, messages: Sequence[Message], is_whole: bool
+    ) -> Callable[[], Provenance]:
+        """Returns a function that finds the provenance of what this turn writes, from its messages.
+        Call that only if a file has changed: it reads all messages, and most tool calls write
+        nothing. Each scope must have observed other turns before: that decides which folders are
+        clean.
         """
-        for scope in self._scopes:
-            scope.observe(self._marks.session)
         clean_folders = [scope.store.folder for scope in self._scopes if scope.is_clean]
         is_confined = self._marks.is_confined
         return cache(
@@ -432,7 +434,9 @@ class LongTermMemoryManager:
             had_jobs: jobs of the agent ran in the background: they may have written, too.
             used_tools: the turn may have written.
         """
-        provenance = self._provenance(messages, is_whole)()
+        for scope in self._scopes:
+            scope.observe(self._marks.session)
+        provenance = self._make_provenance_finder(messages, is_whole)()
         texts_before = [dict(scope.texts) for scope in self._scopes]
         may_others_write = had_jobs or self._marks.at_work(but=self._marks.session)
         # No agent can have written the other changes in the files: they are the user's.

@@ -33,7 +33,9 @@ LIMIT_FACTOR = 2
 _SHARE_OF_FILE = 0.75
 """The part of that limit that one file gets at most."""
 MARK = "mark"
-"""The key in the session header for the source of the mark, next to the scopes."""
+"""The key in the session header for the text from which the mark is made (`mark_of`), next to the
+scopes.
+"""
 Texts = Mapping[str, str]
 ReceiptState = Literal["loaded", "cut", "skipped"]
 _ITEM_START = late_pattern(r"(?:[-*+]|\d+[.)])\s|#")
@@ -166,7 +168,9 @@ class MemoryPrompt:
         """No changes are sent: memory is used as of an earlier time. `SessionMemory` sets it."""
         self._texts_at_start: dict[Scope, Texts] = {}
         self._texts_by_version: dict[tuple[str, str], Texts] = {}
-        """By scope and version: texts that the model was sent, or the changes to them."""
+        """The core texts by scope and version, of those versions about whose changes the model was
+        told in this session.
+        """
         self._records: dict[Scope, Mapping[str, CoreRecord]] = {}
         """When core lines were confirmed, by the text of the line; read by `load_block`."""
         self._notes: list[str] = []

@@ -86,10 +86,10 @@ def propose_comments(editor: MemoryEditor, comments: Sequence[ReviewComment]) ->
     texts += [edit.after or "" for edit in edits]
     known_text = " ".join(map(fold_words, texts))
     ids: list[str] = []
-    skipped = refused = 0
+    known = refused = 0
     for comment in comments:
         if fold_words(comment.text) in known_text:
-            skipped += 1
+            known += 1
         elif scope_memory.store.secret_in(comment.text):
             refused += 1
         else:
@@ -97,7 +97,7 @@ def propose_comments(editor: MemoryEditor, comments: Sequence[ReviewComment]) ->
             sources = (comment.link or comment.place or "a review",)
             ids.append(scope_memory.propose([edit], _REASON, sources, editor.moment).id)
             known_text += f" {fold_words(comment.text)}"
-    return ProposedReview(tuple(ids), skipped, refused)
+    return ProposedReview(tuple(ids), known, refused)
 
 
 def _edit_that_adds(editor: MemoryEditor, scope: Scope, comment: ReviewComment) -> FileEdit:

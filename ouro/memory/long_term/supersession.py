@@ -54,12 +54,12 @@ _NUMBER = late_pattern(r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|tw
 days`.
 """
 _LAST_CLAUSE = late_pattern(r"[,;:]\s+([^,;:]+)$")
-# Words that say that something changes, and not what: they are no subject.
 _CUES = """
     actually agree always anymore change changed chose choose correction decide decided deprecate dont drop
     favor favour gone instead long longer migrate mind mistake move must need never now please prefer project
     rather remember remove replace should stop switch true use want wrong
     """.split()
+"""Words that say that something changes, and not what: they are no subject."""
 
 _ONE_OF = (
     "bun npm pnpm yarn",
@@ -129,9 +129,9 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
     same as `text`.
     """
     said = said or text
-    without_reason = pattern_of_group("reason").sub
-    text = without_reason("", text)
-    pairs = [(without_reason("", entry.text), entry) for entry in entries]
+    reason = pattern_of_group("reason")
+    text = reason.sub("", text)
+    pairs = [(reason.sub("", entry.text), entry) for entry in entries]
     replaced_names = _replaced_names(said)
     ranked: list[tuple[float, _Entry]] = []
     if replaced_names:
@@ -285,7 +285,7 @@ def _is_other_aspect(text: str, old: str) -> bool:
         return False  # the rest is about the same thing, too
     # An owner may have several things: `The app has a codename`, `The app has a changelog`.
     names_number = any(map(_NUMBER.fullmatch, next_words))
-    if beginning[-1:] in (["has"], ["have"]) and not names_number:
+    if beginning and beginning[-1] in {"has", "have"} and not names_number:
         return True
     has_relation = bool(next_words & _RELATIONS) or any(map(_PARTICIPLE.fullmatch, next_words))
     return has_relation and bool(subject_words(" ".join(beginning)))

@@ -38,11 +38,11 @@ RANK_CONSTANT = 60
 _HOP_WEIGHT = 0.6
 """The weight of a note for each link between it and a relevant note."""
 # How many notes are looked at for each that is sent:
-_FOUND = 3
+_FOUND_FACTOR = 3
 """Found by a sentence, or by the names in the message: they are combined with others."""
-_WITH_OLD_VERSIONS = 4
+_VERSIONS_FACTOR = 4
 """Whose versions are looked up: several may be versions of one note."""
-_WITH_SKIPPED = 2
+_SELECTION_FACTOR = 2
 """Given to the selection, which skips some."""
 _LINKED_SCORE = _HOP_WEIGHT / (RANK_CONSTANT + 1)
 """The score of a note that is one link away from the best one."""
@@ -63,7 +63,7 @@ class CandidateFinder(msgspec.Struct, frozen=True):
         Each sentence of the message is searched for separately. The score of a note is that of its
         best rank among the relevant notes, plus that of its rank among those that name an entity.
         """
-        limit = _FOUND * question.top_k
+        limit = _FOUND_FACTOR * question.top_k
         filter_ = SearchFilter(kinds=("note",), project=question.project)
         weights = self.graph.find_naming(entities_in(question.text))
         named_ids = sorted(weights, key=lambda note_id: -weights[note_id])[:limit]
@@ -119,14 +119,14 @@ class CandidateFinder(msgspec.Struct, frozen=True):
         """The best candidates, best first, each with its versions: twice as many as are sent,
         because some are skipped. Several versions of a note are one candidate, the best of them.
         """
-        chosen = _select_best(candidates, _WITH_OLD_VERSIONS * top_k)
+        chosen = _select_best(candidates, _VERSIONS_FACTOR * top_k)
         latest = self.graph.find_latest(candidate.note_id for candidate in chosen)
         best_by_latest: dict[str, Candidate] = {}
         for candidate in chosen:  # best first: the best of several versions is set
             best_by_latest.setdefault(latest[candidate.note_id], candidate)
         return [
             replace(candidate, latest=note_id, versions=tuple(self.graph.find_versions(note_id)))
-            for note_id, candidate in list(best_by_latest.items())[: _WITH_SKIPPED * top_k]
+            for note_id, candidate in list(best_by_latest.items())[: _SELECTION_FACTOR * top_k]
         ]
 
 

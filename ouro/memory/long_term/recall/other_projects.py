@@ -163,13 +163,12 @@ class OtherProjects(msgspec.Struct, eq=False):
         filter_ = SearchFilter(kinds=("note", "core"), scope="repo", notes_of=projects)
         for question in questions_in(text):
             for hit in find_strong(question, search.find(question, _MAX_HITS, filter_)):
-                if (
-                    len(seen_texts) < _MAX_CHECKED
-                    and hit.text not in seen_texts
-                    and not _is_rule(hit)
-                ):
-                    seen_texts.add(hit.text)
-                    yield hit
+                if hit.text in seen_texts or _is_rule(hit):
+                    continue
+                if len(seen_texts) == _MAX_CHECKED:
+                    return
+                seen_texts.add(hit.text)
+                yield hit
 
     def _is_in_use(self, hit: MemoryHit) -> bool:
         """Whether the user trusts the project, its memory is on, and the text of the hit is still
@@ -185,7 +184,7 @@ class OtherProjects(msgspec.Struct, eq=False):
             store = _store_of(project)
             if is_switched_off(store) or store.find_unapproved([file.name]):
                 return False
-            return hit.text in self._texts_in_use(hit, store.read(file.name) or "")
+            return hit.text in self._texts_in_use(hit, store.find(file.name) or "")
         except (OuroError, OSError, ValueError) as error:
             log.info("the memory of %s is left out: %s", project, error)
             return False
