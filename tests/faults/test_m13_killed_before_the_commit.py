@@ -76,7 +76,7 @@ async def test_m13_kill_while_saving_a_proposal_trusts_nothing(home, monkeypatch
     monkeypatch.setattr(killed.scopes["user"].store, "write_beside_others", die)
     with pytest.raises(KeyboardInterrupt):
         killed.scopes["user"].turn_ended(
-            killed.manager._provenance(killed.messages, True)(),
+            killed.manager._make_provenance_finder(killed.messages, True)(),
             killed.manager._last_turn,
             asks=False,
         )

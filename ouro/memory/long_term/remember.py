@@ -115,9 +115,9 @@ def _find_with_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[Memo
         words = words_of_entry[entry.id]
         common_words = words & rare_words
         share = len(common_words) / max(1, min(len(words), len(words_of_text)))
-        is_in_no_other = all(counts[word] == 1 for word in common_words)
-        is_enough = is_in_no_other and share >= _MIN_RARE_SHARE
-        if len(common_words) > 1 or (common_words and is_enough):
+        # A single common word that no other entry has.
+        is_in_no_other = [counts[word] for word in common_words] == [1]
+        if len(common_words) > 1 or (is_in_no_other and share >= _MIN_RARE_SHARE):
             ranked.append((share, entry))
     return [entry for _, entry in sorted(ranked, key=lambda pair: -pair[0])]
 

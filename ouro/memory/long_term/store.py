@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -48,6 +49,9 @@ from ouro.settings import MemorySettings
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_history_dir, get_memory_dir
 from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.git.turn_records import UncommittedSave
 
 _HEAD = "HEAD"
 _LISTING_RECORD = "listing"
@@ -458,33 +462,36 @@ class GitMemoryStore(ApprovedFiles):
         Args:
             uncommitted: all files that differ from the last commit, also those not to be committed.
         """
-        from ouro.memory.long_term.git.turn_records import drop_saves, read_saves
+        from ouro.memory.long_term.git.turn_records import read_saves
 
         saves = read_saves(self.repository)
         if not saves:
             return "", set()
-        names_of_saves = {name for save in saves for name in save.contents}
+        names_of_saves = set[str]().union(*(save.contents for save in saves))
         current_contents = contents_of(self._files.contents(names_of_saves))
         last_commit = ""
         committed_names: set[str] = set()
         for save in reversed(saves):  # the newest save of a file has its present content
-            of_save = [
-                name
-                for name, content in save.contents.items()
-                if name in names
-                and current_contents.get(name) == content
-                and name not in committed_names
-            ]
+            wanted = {(name, current_contents.get(name)) for name in {*names} - committed_names}
+            of_save = [name for name, content in save.contents.items() if (name, content) in wanted]
             commit = self.commit_parts(subject, save.trailers, whole=of_save) if of_save else ""
             if commit:
                 last_commit = commit
                 committed_names.update(of_save)
-        # A file that is committed later still needs the trailers of its save.
-        remaining = uncommitted - committed_names
-        waiting = {(name, current_contents.get(name, "")) for name in remaining}
-        finished = [save for save in saves if waiting.isdisjoint(save.contents.items())]
-        drop_saves(self.repository, finished)
+        self._drop_finished_saves(saves, current_contents, uncommitted - committed_names)
         return last_commit, committed_names
+
+    def _drop_finished_saves(
+        self, saves: Sequence[UncommittedSave], contents: Mapping[str, str], waiting: Iterable[str]
+    ) -> None:
+        """Drop the records of these saves, except of those that wrote a file in `waiting` as it is
+        now by `contents`: it is committed later, with the trailers of its save.
+        """
+        from ouro.memory.long_term.git.turn_records import drop_saves
+
+        present = {(name, contents.get(name)) for name in waiting}
+        finished = [save for save in saves if present.isdisjoint(save.contents.items())]
+        drop_saves(self.repository, finished)
 
     def commit_parts(
         self,

@@ -403,8 +403,13 @@ def combine_notes(
         entities=tuple(dict.fromkeys(all_entities))[:_MAX_ENTITIES],
         relations=tuple(relations)[:_MAX_RELATIONS],
         search_words=tuple(search_words)[:MAX_SEARCH_WORDS],
-        until="" if any(not note.until for note in notes) else max(note.until for note in notes),
+        until=_last_day([note.until for note in notes]),
         anchors=tuple(anchors.values()),
         text=text,
         extra={},
     )
+
+
+def _last_day(days: Sequence[str]) -> str:
+    """The last of these days; empty if one is empty: what it says lasts."""
+    return max(days) if all(days) else ""

@@ -232,7 +232,7 @@ async def test_new_session_starts_with_the_last_summary_as_external_text(reposit
     session, (first, second) = await first_request(repository)
     assert "| Open: the test of api.py still fails" in first
     assert "still fails" not in second
-    found = session.session_memory.manager._provenance(session.memory.context(), True)()
+    found = session.session_memory.manager._make_provenance_finder(session.memory.context(), True)()
     assert found.sources == ("the summary of session 00000001",)
     await session.close()
 
