@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -360,9 +360,9 @@ class GitMemoryStore(ApprovedFiles):
             approves_seen: the user has read what was seen: the new files are approved in any case.
 
         Raises:
-            UsageError: a file is not as it was seen, or cannot be read as text; nothing was written.
-            SecretInMemory: a text holds a secret; nothing was written.
-            FileRefused, OSError: it could not be written.
+            UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
+            FileRefused: a file cannot be read as text, or is none of the memory; nothing was written.
+            OSError: it could not be written.
         """
         from ouro.memory.long_term.git.turn_records import UncommittedSave, drop_saves, record_save
 
@@ -396,8 +396,7 @@ class GitMemoryStore(ApprovedFiles):
                 folder already, beside that text, so they are not written.
 
         Raises:
-            MemoryUnusable, UsageError, OSError: it could not be merged; the next try continues from
-                what was written.
+            MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
         # If the fetched history continues this one, no merge commit is needed.
         is_fast_forward = self.repository.is_ancestor(self.repository.head().commit, commit)
@@ -526,7 +525,8 @@ class GitMemoryStore(ApprovedFiles):
         with self.repository.hold_lock():
             approved_texts = self._texts_at(self.accepted, files)
             approved = [name for name, text in files.items() if text == approved_texts[name]]
-            self._write_texts(files, approved)
+            with _refusal_as_usage_error(files):
+                self._write_texts(files, approved)
 
     def demand_no_secret(self, texts: Iterable[str | None]) -> None:
         """Raise SecretInMemory if one of the texts holds a secret; None stands for no text."""
@@ -569,7 +569,8 @@ class GitMemoryStore(ApprovedFiles):
             undo_commit = ""
             if changes:
                 approved = changes if self._are_approved(changes) else ()
-                encoded = self._write_texts(changes, approved)
+                with _refusal_as_usage_error(changes):
+                    encoded = self._write_texts(changes, approved)
                 undo_commit = self._commit(encoded, f"Undo: {target.subject}", all_trailers)
         return UndoResult(undo_commit, plan.edits, plan.conflicts, plan.commits)
 
@@ -586,18 +587,12 @@ class GitMemoryStore(ApprovedFiles):
         self, changes: Mapping[str, str | None], approved: Collection[str]
     ) -> dict[str, bytes | None]:
         """Write texts into the files (None: remove one), and approve those named in `approved`.
-        Returns the bytes of each file, None for a removed one. Raises UsageError, and writes
+        Returns the bytes of each file, None for a removed one. Raises FileRefused, and writes
         nothing, if one of them cannot be read as text: what is in it would be lost.
         """
         for name in changes:
-            try:
+            with suppress(FileNotFoundError):
                 self._files.read(name)
-            except FileNotFoundError:
-                continue
-            except FileRefused as error:
-                raise UsageError(
-                    f"{name} cannot be written: {error}.", "Correct it, and try again."
-                ) from error
         encoded = encode_texts(changes)
         # approved before they are written: after a kill ouro still recognizes them as its own (M13)
         if approved:
@@ -633,6 +628,17 @@ class GitMemoryStore(ApprovedFiles):
             self.obstacle = str(error)
             return ""
         return commit
+
+
+@contextmanager
+def _refusal_as_usage_error(names: Iterable[str]) -> Iterator[None]:
+    """Raise UsageError if one of these files is refused: an action of the user ends with it."""
+    try:
+        yield
+    except FileRefused as error:
+        raise UsageError(
+            f"{', '.join(names)} cannot be written: {error}.", "Correct it, and try again."
+        ) from error
 
 
 def user_store(
