@@ -32,7 +32,7 @@ from ouro.frontends.tui.screens.picker import HistoryPicker, Picker
 from ouro.frontends.tui.scrolling_layout import ScrollingLayout
 from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.themes import ANSI, THEMES, make_theme, shown_theme
-from ouro.frontends.tui.widgets.prompt import PromptArea
+from ouro.frontends.tui.widgets.prompt import CHORD_GAP, PromptArea
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
 from ouro.session.opening import PICK, OpenCatalog, OpenRequest
@@ -47,6 +47,8 @@ SECOND_PRESS = 1.0
 """Within so many seconds, a second Ctrl+O opens the transcript reader."""
 SECOND_ESCAPE = 1.0
 """For so many seconds after an interrupt, Esc Esc is not a rewind."""
+_SECOND_ESCAPE_CLEARS = "Esc again clears the prompt."
+_CLEARED = "Cleared: ↑ brings the text back."
 _NOTHING_TO_REWIND = "Esc Esc goes back to an earlier message: there is none yet."
 MAX_SEARCHED_TEXT = 2_000
 """Characters of each prompt that the history search compares; a paste may have a million."""
@@ -445,13 +447,20 @@ class KeyActions:
             self._conversation.start.unmark()
         elif self._conversation.resume.is_open:
             self._conversation.resume.close()
+        elif self._conversation.prompt.clears_at_second_escape:
+            self._conversation.status.show_message(_SECOND_ESCAPE_CLEARS, seconds=CHORD_GAP)
 
     def rewind(self) -> None:
-        """What Esc Esc does: rewind. While a turn runs, or soon after Esc has stopped something, it
-        interrupts instead, because the user then presses Esc again to stop more.
+        """What Esc Esc does: clear the text of the prompt, or rewind if there is none. While a turn
+        runs, or soon after Esc has stopped something, it interrupts instead, because the user then
+        presses Esc again to stop more.
         """
         if self._turns.running or time.monotonic() - self._interrupted_at < SECOND_ESCAPE:
             self.interrupt()
+            return
+        if self._conversation.prompt.text:
+            self._conversation.prompt.action_clear()
+            self._conversation.status.show_message(_CLEARED)
             return
         session = self._conversation.session
         if session is not None and not session.rewind.has_anything:

@@ -70,7 +70,10 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("palette", ("ctrl+p",), "everything in one list, on empty input", "prompt"),
     KeyAction("help", ("?", "f1"), "commands and keys (`?` on empty input)", "prompt"),
     KeyAction(
-        "rewind", ("escape escape",), "rewind to an earlier message, on empty input", "prompt"
+        "rewind",
+        ("escape escape",),
+        "clear the input; on empty input: rewind to an earlier message",
+        "prompt",
     ),
     KeyAction("interrupt", ("escape",), "interrupt; twice: kill running commands", "app"),
     KeyAction(

@@ -133,6 +133,43 @@ async def test_esc_esc_without_a_message_is_a_hint_and_no_error():
         assert pilot.app.screen is pilot.app.conversation
 
 
+async def test_esc_esc_clears_the_text_and_up_brings_it_back():
+    session = FakeSession()
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        prompt = pilot.app.conversation.prompt
+        await type_text(pilot, "a draft")
+        await pilot.press("escape")
+        assert "Esc again clears" in screen_text(pilot.app)
+        assert prompt.text == "a draft"
+        await pilot.press("escape")
+        assert prompt.text == ""
+        await pilot.press("up")
+        assert prompt.text == "a draft"
+
+
+async def test_esc_esc_during_a_turn_stops_it_and_leaves_the_text():
+    session = FakeSession([[Wait()]])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await type_text(pilot, "go")
+        await pilot.press("enter")
+        await until(pilot, lambda: session.running)
+        await type_text(pilot, "a draft")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: not session.running)
+        assert pilot.app.conversation.prompt.text == "a draft"
+
+
+async def test_esc_esc_with_the_keys_of_vim_leaves_the_text():
+    session = FakeSession()
+    async with screen_of(session, editing="vim").run_test() as pilot:
+        await opened(pilot)
+        await type_text(pilot, "a draft")
+        await pilot.press("escape", "escape", "escape")
+        assert pilot.app.conversation.prompt.text == "a draft"
+
+
 async def test_escape_returns_queued_messages_to_the_prompt():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:

@@ -322,15 +322,27 @@ class PromptArea(StyledTextArea, inherit_bindings=False):
         Returns False if the key must still be handled as a key of its own.
 
         That is so if the app has an action for the key: the action runs, too. Such a key begins a
-        chord only in an empty prompt, and only if the next key follows within CHORD_GAP. A key
-        without such an action waits for the next key without a limit.
+        chord only in an empty prompt, or if it clears the prompt when it is pressed twice, and only
+        if the next key follows within CHORD_GAP. A key without such an action waits for the next
+        key without a limit.
         """
         if key not in self._app_keys:
             self._chord, self._chord_until = key, float("inf")
             return True
-        if not self.text:
+        if not self.text or self._clears_when_twice(key):
             self._chord, self._chord_until = key, at + CHORD_GAP
         return False
+
+    @property
+    def clears_at_second_escape(self) -> bool:
+        """Whether a second Esc clears the text."""
+        return bool(self.text) and self.has_focus and self._clears_when_twice("escape")
+
+    def _clears_when_twice(self, key: str) -> bool:
+        """Whether a key that is pressed twice clears the text. With Vim's keys it does not: Esc is
+        pressed there to leave the insert mode, often once too often.
+        """
+        return self._vim is None and self._actions.get(f"{key} {key}") == "rewind"
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
