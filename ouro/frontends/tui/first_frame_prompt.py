@@ -14,6 +14,14 @@ PASTE_GAP = 0.05
 """Seconds after a paste in which keys belong to it: a paste that contains the end sequence arrives
 as two parts.
 """
+_KEY_IN_PASTE = (
+    r"\x1b\[(?P<code>\d{1,3})(?:;(?P<mod>\d{1,3}))?u"
+    r"|\x1b\[27;(?P<other_mod>\d{1,3});(?P<other_code>\d{1,3})~"
+)
+"""A character as tmux with `extended-keys` writes it, also in pastes: in its format `csi-u`, or as
+xterm does. Compiled when needed: hardly any paste has one.
+"""
+_CONTROL_MODIFIER = 4
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _INPUT_TOKEN = re.compile(
     f"{BACKGROUND_ANSWER}|(?P<answer>{OTHER_ANSWER})"
@@ -54,7 +62,16 @@ def has_usual_keys(keys: Mapping[str, str | Sequence[str]]) -> bool:
 
 def pasted_text(pasted: str) -> str:
     """A pasted text without control characters, with `\\n` between its lines."""
+    if "\x1b[" in pasted:
+        pasted = re.sub(_KEY_IN_PASTE, _character_of_key, pasted)
     return _CONTROL.sub("", pasted.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _character_of_key(match: re.Match[str]) -> str:
+    """The character of a key that is written as a sequence, such as `\\r` of `ESC[13;1u`."""
+    code, modifiers = match["code"] or match["other_code"], match["mod"] or match["other_mod"]
+    has_control = bool((int(modifiers or 1) - 1) & _CONTROL_MODIFIER)
+    return chr(int(code) & 0x1F) if has_control else chr(int(code))
 
 
 class LineEditor:

@@ -1,9 +1,19 @@
+import pytest
+
+from ouro.frontends.tui.first_frame_prompt import pasted_text
 from ouro.frontends.tui.widgets.folded_pastes import Placeholders
 from ouro.session.turn_queue import Draft
 
 
 def test_a_short_paste_stays_text_without_control_characters():
     assert Placeholders().fold("one\r\ntwo\rthree\x07\x1b[31m\tend") == "one\ntwo\nthree[31m\tend"
+
+
+@pytest.mark.parametrize(
+    "line_break", ["\x1b[13;1u", "\x1b[13u", "\x1b[106;5u", "\x1b[27;5;106~", "\r", "\r\n"]
+)
+def test_a_paste_through_tmux_keeps_its_lines(line_break):
+    assert pasted_text(f"one{line_break}two") == "one\ntwo"
 
 
 def test_long_pastes_are_chips_that_differ_and_unfold():
