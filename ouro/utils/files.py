@@ -51,7 +51,7 @@ def replace_file(
     data: bytes | Iterable[bytes],
     *,
     mode: int = 0o600,
-    like: os.stat_result | None = None,
+    prepare: Callable[[int], None] = lambda _descriptor: None,
     exclusive: bool = False,
     check: Callable[[], None] = lambda: None,
 ) -> os.stat_result:
@@ -60,7 +60,8 @@ def replace_file(
 
     Args:
         mode: permissions of the file, less the umask.
-        like: a file whose permissions are used instead.
+        prepare: called with the descriptor of the new file while it is empty; if it raises, the old
+            file stays.
         exclusive: fail if the file exists.
         check: called before the file is replaced; if it raises, the old file stays.
 
@@ -77,8 +78,7 @@ def replace_file(
         descriptor = os.open(temporary, flags, mode, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                if like is not None:
-                    os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
+                prepare(descriptor)
                 file.writelines([data] if isinstance(data, bytes) else data)
                 file.flush()
                 os.fsync(descriptor)

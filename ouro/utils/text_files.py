@@ -1,14 +1,17 @@
-"""Text files: a change keeps encoding, byte order mark, line endings and mode."""
+"""Text files: a change keeps encoding, byte order mark, line endings, mode and group."""
 
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import re
+import stat
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -35,6 +38,9 @@ _MIN_CHARS_PER_DAMAGE = 2
 """Characters outside of ASCII for each damaged byte. Texts in other encodings have fewer: in Russian
 cp866, which comes nearest, there are twice as many invalid bytes as valid characters.
 """
+
+
+_COPIED_ATTRIBUTES = ("user.", "system.posix_acl_access")
 
 
 class NotTextError(ValueError):
@@ -265,10 +271,11 @@ def find_ambiguous_char(before: TextFile, after: TextFile) -> str:
 def save_file(
     folder: int, name: str, data: bytes, *, expected: os.stat_result | None = None
 ) -> os.stat_result:
-    """Write `name` in an open folder atomically; its mode stays. Returns the status of the new file.
+    """Write `name` in an open folder atomically; its mode, group, access list and extended attributes
+    stay. Returns the status of the new file.
 
     If a new file cannot replace the old one without changing its nature (hard links, another owner,
-    a read-only folder), the old file is written in place.
+    a group of which the user is no member, a read-only folder), the old file is written in place.
 
     Raises:
         ChangedMeanwhileError: the file is not as `expected` any more (None: no file is expected).
@@ -284,13 +291,57 @@ def save_file(
             name,
             data,
             mode=0o666,  # of a new file, less the umask
-            like=before,
+            prepare=partial(_make_alike, folder, name, before) if before else _leave_as_it_is,
             check=lambda: _require_unchanged(_stat(folder, name), expected),
         )
     except PermissionError:
         if before is None:
             raise
         return _save_in_place(folder, name, data, expected)
+
+
+def _leave_as_it_is(_descriptor: int) -> None:
+    """Change nothing: there was no file before."""
+
+
+def _make_alike(folder: int, name: str, before: os.stat_result, descriptor: int) -> None:
+    """Give a new, empty file the group, the permissions and the attributes of the file `name`. Raises
+    PermissionError if it cannot have one of them.
+    """
+    if os.fstat(descriptor).st_gid != before.st_gid:
+        os.fchown(descriptor, -1, before.st_gid)  # before fchmod: it removes the setgid bit
+    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+    try:
+        _copy_attributes(folder, name, descriptor)
+    except OSError as error:
+        raise PermissionError(errno.EPERM, "cannot copy the attributes") from error
+
+
+def _copy_attributes(folder: int, name: str, descriptor: int) -> None:
+    """Copy the access list and the attributes of the user. Others (`security.…`) are set by the system,
+    which also removes a capability from a file that is written.
+    """
+    if sys.platform != "linux":
+        return
+    source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        for attribute in _attributes_of(source):
+            if attribute.startswith(_COPIED_ATTRIBUTES):
+                os.setxattr(descriptor, attribute, os.getxattr(source, attribute))
+    finally:
+        os.close(source)
+
+
+def _attributes_of(descriptor: int) -> list[str]:
+    """The names of the attributes of an open file; none on a file system without them."""
+    if sys.platform != "linux":
+        return []
+    try:
+        return os.listxattr(descriptor)
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            return []
+        raise
 
 
 def _save_in_place(

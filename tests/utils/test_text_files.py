@@ -93,6 +93,51 @@ def test_saving_keeps_mode_and_hard_links(tmp_path):
     assert (tmp_path / "b").read_bytes() == b"2"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file any group")
+def test_saving_keeps_the_group_with_the_setgid_bit(tmp_path):
+    (tmp_path / "a").write_bytes(b"long text")
+    os.chown(tmp_path / "a", -1, 4242)
+    (tmp_path / "a").chmod(0o2664)
+    put(tmp_path / "a", b"1")
+    status = (tmp_path / "a").stat()
+    assert (status.st_gid, stat.S_IMODE(status.st_mode)) == (4242, 0o2664)
+
+
+def test_file_is_written_in_place_if_its_group_cannot_be_kept(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"long text")
+    before = (tmp_path / "a").stat()
+    really = os.fstat
+
+    def with_another_group(descriptor):
+        status = really(descriptor)
+        if status.st_ino == before.st_ino:
+            return status
+        return os.stat_result([*status[:5], before.st_gid + 1, *status[6:]])
+
+    def refusing(_descriptor, _user, _group):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fstat", with_another_group)
+    monkeypatch.setattr(os, "fchown", refusing)
+    put(tmp_path / "a", b"new")
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "a").stat().st_ino) == (
+        b"new",
+        before.st_ino,
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="extended attributes are Linux's")
+def test_saving_keeps_the_attributes_of_the_user(tmp_path):
+    (tmp_path / "a").write_bytes(b"long text")
+    try:
+        os.setxattr(tmp_path / "a", "user.note", b"hello")
+    except OSError:
+        pytest.skip("this file system has no extended attributes")
+    put(tmp_path / "a", b"1")
+    assert os.getxattr(tmp_path / "a", "user.note") == b"hello"
+
+
 def test_file_is_written_in_place_if_no_new_file_can_be_made(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"long text")
     inode = (tmp_path / "a").stat().st_ino
