@@ -447,7 +447,7 @@ class KeyActions:
             self._conversation.start.unmark()
         elif self._conversation.resume.is_open:
             self._conversation.resume.close()
-        elif self._conversation.prompt.clears_at_second_escape:
+        elif self._conversation.prompt.clears_at_next_key:
             self._conversation.status.show_message(_SECOND_ESCAPE_CLEARS, seconds=CHORD_GAP)
 
     def rewind(self) -> None:

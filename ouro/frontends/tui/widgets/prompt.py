@@ -121,6 +121,8 @@ class PromptArea(StyledTextArea, inherit_bindings=False):
         """The keys of a chord that has begun; empty if none has."""
         self._chord_until = float("inf")
         """Until when the next key belongs to the chord, as a time of `time.monotonic`."""
+        self.clears_at_next_key = False
+        """Whether the text is cleared if the last key is pressed again at once."""
         self._pasted_at = float("-inf")
         """When the last key or text of a paste came."""
         self._typed_at = float("-inf")
@@ -310,6 +312,7 @@ class PromptArea(StyledTextArea, inherit_bindings=False):
         if the key came too late, or if no chord begins with these keys.
         """
         keys_before, self._chord = self._chord, ""
+        self.clears_at_next_key = False
         if not keys_before or event.time > self._chord_until:
             return event.key
         chord = f"{keys_before} {event.key}"
@@ -329,14 +332,10 @@ class PromptArea(StyledTextArea, inherit_bindings=False):
         if key not in self._app_keys:
             self._chord, self._chord_until = key, float("inf")
             return True
-        if not self.text or self._clears_when_twice(key):
+        self.clears_at_next_key = bool(self.text) and self._clears_when_twice(key)
+        if not self.text or self.clears_at_next_key:
             self._chord, self._chord_until = key, at + CHORD_GAP
         return False
-
-    @property
-    def clears_at_second_escape(self) -> bool:
-        """Whether a second Esc clears the text."""
-        return bool(self.text) and self.has_focus and self._clears_when_twice("escape")
 
     def _clears_when_twice(self, key: str) -> bool:
         """Whether a key that is pressed twice clears the text. With Vim's keys it does not: Esc is
