@@ -130,9 +130,10 @@ class Capture(msgspec.Struct, eq=False):
         parts: Iterable[SessionPart],
         session_id: str,
         trigger: Trigger,
-    ) -> AsyncGenerator[tuple[SessionPart, Captured], None]:
+    ) -> AsyncGenerator[tuple[SessionPart | None, Captured], None]:
         """Make notes of these parts of a session, and yield each part with what was captured from
-        it. Raises ModelError or TimeoutError: nothing of the current part was written then.
+        it. Raises ModelError or TimeoutError; if something of the current part was captured before,
+        it is yielded first, with None: the part is to be read again.
         """
         # Kept here, because the transcript grows meanwhile and may be compacted.
         earlier_entries, entries = transcript.kept_entries, transcript.entries
@@ -143,19 +144,26 @@ class Capture(msgspec.Struct, eq=False):
         for part in parts:
             messages = [entry.message for entry in (*earlier_entries, *entries[: part.end])]
             turn = TurnRef(session_id, part.turn)
-            async with asyncio.timeout(PART_TIMEOUT):
-                sources = await asyncio.to_thread(
-                    self.notes.find_outside_sources, messages, is_whole=is_whole
-                )
-                checked = self.find_checked(messages, part.turn)
-                captured = await self.run(
-                    part.spoken,
-                    turn,
-                    trigger,
-                    recalled=_ids_of_sent_notes(part, recalled),
-                    sources=sources,
-                    checked=checked,
-                )
+            captured = Captured()
+            try:
+                async with asyncio.timeout(PART_TIMEOUT):
+                    sources = await asyncio.to_thread(
+                        self.notes.find_outside_sources, messages, is_whole=is_whole
+                    )
+                    checked = self.find_checked(messages, part.turn)
+                    await self.run(
+                        part.spoken,
+                        turn,
+                        trigger,
+                        recalled=_ids_of_sent_notes(part, recalled),
+                        sources=sources,
+                        checked=checked,
+                        captured=captured,
+                    )
+            except (OuroError, OSError, TimeoutError):
+                # The first of two requests may have written notes: they are shown all the same.
+                yield None, captured
+                raise
             yield part, captured
 
     async def run(
@@ -166,6 +174,7 @@ class Capture(msgspec.Struct, eq=False):
         recalled: Sequence[str] = (),
         sources: Sequence[str] = (),
         checked: frozenset[int] = frozenset(),
+        captured: Captured | None = None,
     ) -> Captured:
         """Make notes of what was said. Raises ModelError.
 
@@ -174,8 +183,10 @@ class Capture(msgspec.Struct, eq=False):
             sources: what had come into the session from outside by then. The user's words are then
                 read alone first, and a second request reads everything; its notes are proposals.
             checked: the numbers of the turns that ended with passing checks.
+            captured: what is captured is added to it, also by the first of two requests if the
+                second one fails; None: to an empty one.
         """
-        captured = Captured()
+        captured = Captured() if captured is None else captured
         own_messages = [message for message in spoken if message.is_own]
         other_messages = [message for message in spoken if not message.is_own]
         is_small = self.question.is_small()

@@ -16,6 +16,8 @@ from ouro.memory.long_term.supersession import subject_words
 
 _MIN_NAMED = 0.75
 """The share of the subject words of an entry that a request to forget it has."""
+_MIN_COMMON = 2
+"""The words in common from which on a request names an entry: one word names a subject only."""
 _COMPARED_LETTERS = 5
 """The letters that are compared at the start of a word: its ending may be another one."""
 
@@ -43,7 +45,7 @@ def forget_requested(editor: MemoryEditor, requests: Sequence[str]) -> None:
 
 
 def find_named(request: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
-    """The entries that a request names: it has most of their subject words, at least two, and both or
+    """The entries that a request names: it has most of their subject words, and both or
     neither are negative. Only those with the highest share; empty if these do not say the same.
     """
     words = _starts(request)
@@ -52,7 +54,7 @@ def find_named(request: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry
         entry_words = _starts(entry.text)
         common = entry_words & words
         is_opposite = has("negative", request) != has("negative", entry.text)
-        if len(common) >= 2 and not is_opposite:
+        if len(common) >= _MIN_COMMON and not is_opposite:
             shares[entry.id] = len(common) / len(entry_words)
     best_share = max(shares.values(), default=0.0)
     if best_share < _MIN_NAMED:
@@ -63,14 +65,19 @@ def find_named(request: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry
 
 
 def is_forgotten(text: str, own_messages: Sequence[Spoken]) -> bool:
-    """Whether the last of the user's messages that names a text asks to forget it."""
+    """Whether the last of the user's messages that names a text asks to forget it: a request in it
+    names the text, too, or names nothing (`forget that I said this`).
+    """
     words = _starts(text)
-    named_in = [
-        message
-        for message in own_messages
-        if len(words & _starts(message.text)) >= max(2, _MIN_NAMED * len(words))
-    ]
-    return bool(named_in) and bool(find_requests(named_in[-1:]))
+    named_in = [message for message in own_messages if _names(_starts(message.text), words)]
+    requests = [_starts(request) for request in find_requests(named_in[-1:])]
+    return any(_names(request, words) or len(request) < _MIN_COMMON for request in requests)
+
+
+def _names(words: set[str], words_of_text: set[str]) -> bool:
+    """Whether these words name a text: they are most of its words, and at least `_MIN_COMMON`."""
+    common = words & words_of_text
+    return len(common) >= max(_MIN_COMMON, _MIN_NAMED * len(words_of_text))
 
 
 def _starts(text: str) -> set[str]:

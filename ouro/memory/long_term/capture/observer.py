@@ -227,7 +227,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             async with aclosing(results):
                 async for part, captured in results:
                     self._show_captured(captured)
-                    memory.record_later(CapturedRecord(part.upto, memory.now()))
+                    if part:
+                        memory.record_later(CapturedRecord(part.upto, memory.now()))
         memory.pager.unload_old_messages()
 
     async def _catch_up(self) -> None:
@@ -276,6 +277,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
                 async with aclosing(results):
                     async for part, captured in results:
                         self._show_captured(captured, session_id)
+                        if part is None:
+                            continue
                         # With the time of the last record, so that the session stays in its
                         # place in lists.
                         record = CapturedRecord(part.upto, transcript.last_at)
@@ -353,7 +356,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             f"memory-doubt:{old.id}", new, old, choices=(KEEP_BOTH, REPLACE)
         )
         if choice == REPLACE:
-            await self.manager.with_editor(lambda editor: forget_text(editor, old.text))
+            await self.manager.with_editor(lambda editor: forget_line(editor, old))
 
     async def _ask_which_holds(
         self, question_id: str, new: Note, old: Note, choices: tuple[str, ...] = ()
@@ -411,20 +414,23 @@ def resolve_notes(notebook: Notebook, new_id: str, old_id: str, answer: str) -> 
     if answer == REPLACE:
         return notebook.rewrite(notebook.link(unlinked, "supersede", old_id), "person")
     if answer == KEEP_OLD:
-        [archived] = notebook.archive([new_id], "person")
-        return archived
+        # None is archived if the user did so in another window.
+        return next(iter(notebook.archive([new_id], "person")), None)
     if answer == IN_REPO:
         return notebook.rewrite(replace(unlinked, scope="repo"), "person")
     return None
 
 
-def forget_text(editor: MemoryEditor, text: str) -> None:
-    """Remove the core lines whose text is `text`. Blocks; raises as `MemoryEditor.write`."""
+def forget_line(editor: MemoryEditor, line: Note) -> None:
+    """Remove the core lines with the scope and text of `line`. Blocks; raises as
+    `MemoryEditor.write`.
+    """
     from ouro.memory.long_term.entry_lookup import core_entries
     from ouro.memory.long_term.forget import forget_entries
 
-    lines = [entry for entry in core_entries(editor, sources=False) if entry.text == text]
-    forget_entries(editor, lines)
+    lines = core_entries(editor, sources=False)
+    same = [entry for entry in lines if (entry.scope, entry.text) == (line.scope, line.text)]
+    forget_entries(editor, same)
 
 
 def resolve_line(editor: MemoryEditor, contradiction: Contradiction, answer: str) -> None:

@@ -331,9 +331,10 @@ def _find_shown_note(name: Any, limits: OperationLimits) -> Note | None:
     after `#`; None if there is none.
     """
     name = str(name).strip().strip("[]#")
-    if name.isdecimal() and 0 < int(name) <= len(limits.shown):
-        return limits.shown[int(name) - 1]
-    return next((note for note in limits.shown if note.id == name), None)
+    numbers_and_notes = enumerate(limits.shown, 1)
+    return next(
+        (note for number, note in numbers_and_notes if name in (str(number), note.id)), None
+    )
 
 
 def _read_category(fields: Mapping[str, Any], target: Note | None, limits: OperationLimits) -> str:
@@ -362,13 +363,14 @@ def _read_confidence(value: Any) -> float:
     """
     if isinstance(value, str):
         word = value.strip().casefold().rstrip("%")
-        try:
-            value = _CONFIDENCE_BY_WORD.get(word) or float(word)
-        except ValueError:
-            value = None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        value = _CONFIDENCE_BY_WORD.get(word, word)
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
         return _USUAL_CONFIDENCE
-    share = value / 100 if value > 1 else value
+    if isinstance(value, bool) or not math.isfinite(number):
+        return _USUAL_CONFIDENCE
+    share = number / 100 if number > 1 else number
     return float(min(1.0, max(0.1, share)))
 
 

@@ -160,7 +160,8 @@ class Crystallizer(msgspec.Struct, eq=False):
                 async with aclosing(captures):
                     async for part, captured in captures:
                         number += 1
-                        await asyncio.to_thread(self._record, info.id, _Progress(part.upto))
+                        if part:
+                            await asyncio.to_thread(self._record, info.id, _Progress(part.upto))
                         yield CrystallizedPart(session, number, captured)
             except (ModelError, TimeoutError) as error:
                 progress = self._state().sessions.get(info.id, _Progress())

@@ -8,6 +8,7 @@ from ouro.memory.backend import MessageRecord
 from ouro.memory.long_term import Capture, GitMemoryStore, Notebook
 from ouro.memory.long_term.capture.capture import Captured
 from ouro.memory.long_term.capture.meaning_question import MeaningQuestion, build_request
+from ouro.memory.long_term.capture.observer import KEEP_OLD, resolve_notes
 from ouro.memory.long_term.capture.session_parts import (
     MAX_CHARACTERS,
     MAX_MESSAGE,
@@ -18,6 +19,7 @@ from ouro.memory.long_term.capture.session_parts import (
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
 from ouro.memory.long_term.notes.validity import Anchors
+from ouro.memory.transcript import Transcript
 from ouro.messages import ToolCall, assistant, user
 
 TURN = TurnRef("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7)
@@ -346,6 +348,33 @@ async def test_code_written_in_the_turn_is_no_note_but_a_command_is(bench):
 
     assert [note.text for note in bench.notes()] == [TESTS["text"]]
     assert [refused.said for refused in done.refused] == [code["text"]]
+
+
+async def test_what_was_written_before_the_second_request_failed_is_shown(bench):
+    bench.find_outside_sources = lambda _messages, *, is_whole: ("a page",)
+    messages = (user(PERSON.text), assistant(ANSWER.text))
+    entries = [MessageRecord(number, "", message) for number, message in enumerate(messages, 1)]
+    transcript = Transcript()
+    for entry in entries:
+        transcript.add_record(entry)
+    question = MeaningQuestion(Classifier([TESTS], ModelError("down")), "memory-0123", CATEGORIES)
+    parts = split_uncaptured(entries, 0)
+    results = Capture(bench, question).run_parts(transcript, parts, TURN.session, "cadence")
+    part, captured = await anext(results)
+    assert (part, [written.note.text for written in captured.written]) == (None, [TESTS["text"]])
+    with pytest.raises(ModelError):
+        await anext(results)
+    assert [note.text for note in bench.notes()] == [TESTS["text"]]
+
+
+def test_answer_about_a_note_that_is_archived_meanwhile_changes_nothing(bench):
+    old, new = (
+        bench.notebook.add(Note(id=f"mem_0000000{number}", text=text), "capture").note
+        for number, text in enumerate((TESTS["text"], "Tests run with tox."))
+    )
+    bench.notebook.link(new, "contradict", old.id)
+    bench.notebook.archive([new.id], "person")
+    assert resolve_notes(bench.notebook, new.id, old.id, KEEP_OLD) is None
 
 
 async def test_what_the_model_searches_in_memory_is_not_shown_by_changes(bench):

@@ -11,8 +11,10 @@ from ouro.memory.long_term.capture.forget_requests import (
     forget_requested,
     is_forgotten,
 )
+from ouro.memory.long_term.capture.observer import forget_line
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import statements_in
+from ouro.memory.long_term.notes.note import Note
 from ouro.utils.ouro_paths import get_memory_dir
 
 REQUESTS = [
@@ -85,6 +87,20 @@ def test_what_is_said_again_after_the_request_is_not_forgotten():
     spoken = [Spoken(number, "user", text) for number, text in enumerate([fact, request, fact])]
     assert not is_forgotten(fact, spoken)
     assert is_forgotten(fact, spoken[:2])
+
+
+def test_line_that_a_statement_replaces_goes_in_its_scope_only(editor):
+    editor.write("user", {"facts.md": "- Tabs, not blanks\n"}, "Fill")
+    editor.write("repo", {"facts.md": "- Tabs, not blanks\n"}, "Fill")
+    forget_line(editor, Note(id="line_1", scope="user", text="Tabs, not blanks"))
+    assert [entry.scope for entry in all_entries(editor)] == ["repo"]
+
+
+def test_statement_beside_a_request_to_forget_something_else_is_captured():
+    fact = "Deploy to staging with Fly on Mondays."
+    spoken = [Spoken(1, "user", f"Forget that I work from home on Fridays. {fact}")]
+    assert not is_forgotten(fact, spoken)
+    assert is_forgotten(fact, [Spoken(1, "user", f"{fact} Forget that I said this.")])
 
 
 async def test_request_in_a_session_removes_the_line_and_capture_does_not_write_it(

@@ -184,11 +184,18 @@ def test_misspelt_category_maps_to_the_nearest_with_its_scope():
         (-3, 0.1),
         (True, 0.8),
         ("nan", 0.8),
+        pytest.param(10**400, 0.8, id="very large"),
     ],
 )
 def test_confidence_is_normalized(said, confidence):
     (operation,) = done([{**ADD, "confidence": said}])
     assert operation.confidence == confidence
+
+
+def test_target_with_very_many_digits_is_refused():
+    assert reasons([{"op": "confirm", "target": "9" * 5_000}]) == [
+        f"note `{'9' * 60}` was not shown"
+    ]
 
 
 def test_entities_and_relations_are_normalized():
