@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -245,10 +246,7 @@ class HttpClient:
         port = parts.port or (443 if tls else 80)
         try:
             async with asyncio.timeout(self._connect_limit):
-                reader, writer = await asyncio.open_connection(
-                    parts.hostname, port, limit=MAX_HEAD, ssl=tls,
-                    happy_eyeballs_delay=SECOND_ADDRESS,
-                )  # fmt: skip
+                reader, writer = await _connect(parts.hostname or "", port, tls)
         except TimeoutError as error:
             raise HttpFailure("connect timeout", "no connection") from error
         except OSError as error:
@@ -268,6 +266,37 @@ class HttpClient:
             raise HttpFailure("timeout", "no answer") from error
         except (OSError, EOFError, asyncio.LimitOverrunError) as error:
             raise HttpFailure("lost", "the server closed the connection") from error
+
+
+async def _connect(
+    host: str, port: int, tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address of a host that answers, over TLS if there is a context. Raises
+    OSError.
+    """
+    if _is_ip_address(host):
+        return await asyncio.open_connection(host, port, limit=MAX_HEAD, ssl=tls)
+
+    # Not the `happy_eyeballs_delay` of asyncio: it fails in Python 3.12.0 to 3.12.7 and 3.13.0 if
+    # tasks start eagerly, as Textual sets it.
+    from aiohappyeyeballs import start_connection  # imported late: an IP address does not need it
+
+    loop = asyncio.get_running_loop()
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    connected = await start_connection(addresses, happy_eyeballs_delay=SECOND_ADDRESS)
+    return await asyncio.open_connection(
+        sock=connected, limit=MAX_HEAD, ssl=tls, server_hostname=host if tls else None
+    )
+
+
+def _is_ip_address(host: str) -> bool:
+    """Whether a host is an IPv4 or IPv6 address, so that there is no name to look up."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.inet_pton(family, host)
+    except (OSError, ValueError):  # ValueError: a zero character
+        return False
+    return True
 
 
 def tls_context() -> ssl.SSLContext:

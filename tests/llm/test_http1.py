@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+import sys
 import time
 from contextlib import aclosing, asynccontextmanager
 from types import SimpleNamespace
@@ -32,10 +33,12 @@ class Server:
     @asynccontextmanager
     async def running(self, host="127.0.0.1"):
         server = await asyncio.start_server(self._serve, host, 0)
-        async with server:
-            self.port = server.sockets[0].getsockname()[1]
-            self.url = f"http://{host}:{self.port}/v1/x?a=b"
+        self.port = server.sockets[0].getsockname()[1]
+        self.url = f"http://{host}:{self.port}/v1/x?a=b"
+        try:
             yield self
+        finally:
+            server.close()  # `async with` waits for kept connections since Python 3.12
 
     async def _serve(self, reader, writer):
         self.connections += 1
@@ -247,6 +250,15 @@ async def test_a_refused_connection_says_so_also_for_several_addresses(host, clo
     url = f"http://{host}:{closed_port}"
     with pytest.raises(ServerUnreachable, match="refused"), translate_http_errors(Endpoint(url)):
         await ask(client(), url)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks cannot start eagerly before 3.12")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_server_is_reached_where_tasks_start_eagerly_as_on_the_screen(host):
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+    async with Server(BODIES["a length"]).running() as server:
+        status, _, _ = await ask(client(), server.url.replace("127.0.0.1", host))
+    assert status == 200
 
 
 async def test_a_name_without_an_address_is_named():
