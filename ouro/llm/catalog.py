@@ -391,7 +391,9 @@ class Catalog:
         provider = provider_of(name)
         has_own_server = bool(self._entry_of(name).api_base)
         provider_facts = dict(provider.facts) if provider and not has_own_server else {}
-        return ServerFacts(provider_facts, self._facts, self.server_of(name))
+        facts = ServerFacts(provider_facts, self._facts, self.server_of(name))
+        facts.names_end = provider is not None and not provider.local and not has_own_server
+        return facts
 
     def embeddings(self, name: str) -> EmbeddingModel:
         """Construct an embedding model. Opens no connection, starts no process. Raises NoModelError."""
@@ -441,7 +443,7 @@ class Catalog:
 
         If ouro does not know the provider, it is litellm, too, with one exception: a model with its
         own server (`api_base`) is reached by OpenAI's protocol if models.yaml says `via: direct`,
-        or if litellm does not know the provider either.
+        if litellm does not know the provider either, or if it is Azure's address for that protocol.
         """
         entry, provider = self._entry_of(name), provider_of(name)
         if entry.via == "litellm":
@@ -450,7 +452,9 @@ class Catalog:
             return provider.wire
         if not entry.api_base:
             return "litellm"
-        is_direct = entry.via == "direct" or not is_litellm_provider(name.partition("/")[0])
+        prefix = name.partition("/")[0]
+        has_v1 = prefix == "azure" and entry.api_base.rstrip("/").endswith("/openai/v1")
+        is_direct = entry.via == "direct" or has_v1 or not is_litellm_provider(prefix)
         return "openai" if is_direct else "litellm"
 
     def _url_of(self, name: str) -> str:

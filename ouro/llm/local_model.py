@@ -18,6 +18,7 @@ from ouro.llm.model import (
     ModelSpec,
     NoticeChunk,
     ToolSpec,
+    UsageChunk,
     constrain,
 )
 from ouro.llm.openai_model import OpenAIModel
@@ -25,7 +26,7 @@ from ouro.llm.request_shape import request_size
 from ouro.llm.served_model import LARGER_WINDOW_HINTS, ServedModel, ask_server
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import Wire
-from ouro.messages import Message
+from ouro.messages import Message, Usage
 
 ASK_TIMEOUT = 5.0
 """Seconds for all questions to the server."""
@@ -38,6 +39,22 @@ NOT_FITTING = (
     " the beginning silently. {advice}"
 )
 """The warning about a request that is larger than the window."""
+
+
+READ_TOO_LITTLE = 3
+"""A server that reports fewer tokens than the request has, divided by this, has cut it: the size is only
+estimated.
+"""
+MIN_CUT_SIZE = 2_000
+"""Tokens: a smaller request fits into every context."""
+CUT = (
+    "{address} has read {read:,} of about {size:,} tokens: it seems to cut what is longer than its"
+    " context. {advice}"
+)
+"""The warning about a request of which a server has read only a part."""
+DEFAULT_ADVICE = (
+    "Load the model with a larger context there, or set its `window` in models.yaml to what it has."
+)
 
 
 class LocalModel:
@@ -77,6 +94,8 @@ class LocalModel:
         """
         self._warned_at = 0
         """The window about which the user was warned."""
+        self._has_warned_of_cut = False
+        """Whether the user was told that the server has read only a part of a request."""
 
     @property
     def spec(self) -> ModelSpec:
@@ -117,6 +136,10 @@ class LocalModel:
             yield NoticeChunk(notice)
         async with aclosing(self._model.stream(messages, tools)) as chunks:
             async for chunk in chunks:
+                if isinstance(chunk, UsageChunk) and chunk.usage:
+                    cut = self._find_cut(chunk.usage, messages, tools)
+                    if cut:
+                        yield NoticeChunk(cut)
                 yield chunk
 
     def _start_asking(self) -> asyncio.Task[None]:
@@ -161,8 +184,7 @@ class LocalModel:
         window = self.spec.window
         if self._served is None or self._warned_at == window:
             return ""
-        tool_fields = {"tools": [[tool.name, tool.description, tool.parameters] for tool in tools]}
-        size = request_size(messages, tool_fields)
+        size = _size_of(messages, tools)
         if size <= window:
             return ""
         self._warned_at = window
@@ -173,3 +195,26 @@ class LocalModel:
             name=self._configured_spec.name,
             advice=LARGER_WINDOW_HINTS[self._served.server],
         )
+
+    def _find_cut(
+        self, usage: Usage, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> str:
+        """A warning about a request of which the server has read only a part, by its own report. Empty
+        if it has read all, or if the user was warned before.
+        """
+        if self._has_warned_of_cut or not usage.input:
+            return ""
+        size = _size_of(messages, tools)
+        if size < MIN_CUT_SIZE or usage.input * READ_TOO_LITTLE > size:
+            return ""
+        self._has_warned_of_cut = True
+        advice = LARGER_WINDOW_HINTS[self._served.server] if self._served else DEFAULT_ADVICE
+        return CUT.format(
+            address=self._endpoint.address, read=usage.input, size=size, advice=advice
+        )
+
+
+def _size_of(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
+    """About how many tokens a request with these messages and tools has."""
+    tool_fields = {"tools": [[tool.name, tool.description, tool.parameters] for tool in tools]}
+    return request_size(messages, tool_fields)

@@ -417,7 +417,13 @@ def _find_tools(refused: Refused) -> Changes:
     """
     if not refused.body.get("tools"):
         return {}
-    if rejection_words.ABOUT_MESSAGE_PART.search(refused.words) or refuses_calls(refused):
+    is_about_messages = (
+        rejection_words.ABOUT_MESSAGE_PART,
+        rejection_words.WANTS_CALL_SIGNATURE,
+    )
+    if any(pattern.search(refused.words) for pattern in is_about_messages):
+        return {}
+    if refuses_calls(refused):
         return {}
     return {"tools": "text"}
 

@@ -19,6 +19,8 @@ MAX_STEPS = 8
 """An effort is replaced at most this often."""
 _UNSET = "unset"
 """What counts as the effort of a request that names none; a refusal may ask for one."""
+MAX_SCHEMA_DEPTH = 8
+"""The levels of a simple schema that are kept."""
 PLAIN_KEYS = frozenset(("type", "properties", "required", "items", "enum", "description"))
 """The keys of a JSON schema that every server understands."""
 
@@ -199,30 +201,75 @@ def _simplify_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
         simple["function"] = _simplify_tool(simple["function"])
     for key in ("parameters", "input_schema"):
         if isinstance(simple.get(key), dict):
-            simple[key] = _simplify_schema(simple[key])
+            simple[key] = _simplify_schema(simple[key], root=simple[key])
     simple.pop("strict", None)
     return simple
 
 
-def _simplify_schema(schema: Any) -> Any:
+def _simplify_schema(schema: Any, root: Mapping[str, Any], depth: int = MAX_SCHEMA_DEPTH) -> Any:
     """The schema, with all schemas inside of it, reduced to keys that every server understands. Of
-    several options only the first is left, and of several types the first that is not `null`.
+    several options only the first is left, and of several types the first that is not `null`; a
+    reference is replaced by what it stands for, and a constant by the only value of an `enum`.
+
+    Args:
+        root: the schema of the tool, in which references are looked up.
+        depth: the levels that are kept; a definition may contain itself.
     """
     if not isinstance(schema, dict):
         return schema
-    options = dictionaries(schema.get("anyOf") or schema.get("oneOf"))
-    if options:
-        schema = {**options[0], **schema}
-    simple = {key: value for key, value in schema.items() if key in PLAIN_KEYS}
-    types = simple.get("type")
-    if isinstance(types, list):
-        simple["type"] = next((name for name in types if name != "null"), "string")
+    merged = _merge_options(schema, root)
+    simple = {key: value for key, value in merged.items() if key in PLAIN_KEYS}
+    if "const" in merged:
+        simple["enum"] = [merged["const"]]
+    simple["type"] = _simple_type(simple)
+    if depth == 0:
+        return {"type": simple["type"]}
     if "properties" in simple:
         fields = dictionary(simple["properties"])
-        simple["properties"] = {name: _simplify_schema(field) for name, field in fields.items()}
-    if "items" in simple:
-        simple["items"] = _simplify_schema(simple["items"])
+        simple["properties"] = {
+            name: _simplify_schema(field, root, depth - 1) for name, field in fields.items()
+        }
+    if simple["type"] == "array":
+        simple["items"] = _simplify_schema(dictionary(simple.get("items")), root, depth - 1)
     return simple
+
+
+def _merge_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a schema, over those of the first of its options, of all its parts (`allOf`) and of
+    what it refers to.
+    """
+    merged = dict(schema)
+    for _ in range(MAX_SCHEMA_DEPTH):
+        options = dictionaries(merged.pop("anyOf", None)) or dictionaries(merged.pop("oneOf", None))
+        parts = [*options[:1], *dictionaries(merged.pop("allOf", None))]
+        reference = merged.pop("$ref", None)
+        if isinstance(reference, str):
+            parts.append(_find_definition(reference, root))
+        if not parts:
+            break
+        for part in parts:
+            merged = {**part, **merged}
+    return merged
+
+
+def _find_definition(reference: str, root: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema to which a reference such as `#/$defs/Item` points; empty if there is none."""
+    place: Any = root
+    for name in reference.removeprefix("#/").split("/"):
+        place = dictionary(place).get(name.replace("~1", "/").replace("~0", "~"))
+    return dictionary(place)
+
+
+def _simple_type(schema: Mapping[str, Any]) -> str:
+    """The type of a schema; what its other keys mean if it names none."""
+    types = schema.get("type")
+    if isinstance(types, list):
+        return next((name for name in types if name != "null"), "string")
+    if isinstance(types, str):
+        return types
+    if "properties" in schema:
+        return "object"
+    return "array" if "items" in schema else "string"
 
 
 def _remove_field(body: dict[str, Any], field: str) -> dict[str, Any]:

@@ -132,6 +132,8 @@ class ServerFacts:
         self._described_on_trial: set[str] = set()
         self.refuses_signatures = False
         """Whether it refused a signature of thinking in this session."""
+        self.names_end = False
+        """Whether it says at the end of a text that it is complete, as known or seen in this session."""
         self.ends_silently = False
         """Whether it ended an answer without saying that it is complete, in this session."""
 

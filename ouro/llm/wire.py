@@ -116,6 +116,11 @@ class ChunkReader(ABC):
         """Why the answer ended early, in the words of the provider; empty if it did not say so."""
 
     @property
+    def has_calls(self) -> bool:
+        """Whether a call has come."""
+        return bool(self._calls)
+
+    @property
     def is_complete(self) -> bool:
         """Whether the provider has said that the answer is complete."""
         return self.reason is not None or (self.is_done and not self.failure)
@@ -313,7 +318,13 @@ class Wire(AdaptiveModel):
         events = self._post(*request, reader)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
             async for chunk in chunks:
+                if isinstance(chunk, EndChunk) and chunk.reason == "stop" and reader.is_complete:
+                    self.facts.names_end = True
                 if isinstance(chunk, NoticeChunk):
+                    if self.facts.names_end and not reader.has_calls:
+                        raise AnswerUnfinished(
+                            "The provider closed the stream before the answer was complete."
+                        )
                     # It says that the answer ended without a sign of its end. All answers of this
                     # server do so: the notice is shown once.
                     if self.facts.ends_silently:

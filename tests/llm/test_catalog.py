@@ -214,6 +214,13 @@ class TestRoutes:
             Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml"),
         )
 
+    def test_address_of_azure_for_openai_clients_is_used_directly(self, models_file):
+        """litellm would add the path of a deployment, which is not there (404)."""
+        address = "https://corp.openai.azure.com/openai/v1"
+        entry = f"models:\n  azure/m: {{api_base: '{address}/', api_key: k}}\n"
+        wire, endpoint = catalog(models_file, entry).route("azure/m")
+        assert (wire, endpoint.base_url) == ("openai", address)
+
     @pytest.mark.parametrize(
         "url", ["foo", "http://", "http://[::1", "http://host:port/v1", "http://h:99999/v1"]
     )

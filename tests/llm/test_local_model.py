@@ -275,3 +275,21 @@ async def test_a_model_whose_wire_is_fixed_is_not_asked_about():
     with own_api(ollama(), CHAT) as server:
         await ask(model_at(server, wire="chat"))
     assert [path for path, _ in server.requests] == ["/v1/chat/completions"]
+
+
+def usage_of(tokens):
+    return {"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 2}}
+
+
+@pytest.mark.parametrize(("read", "warnings"), [(512, 1), (3_000, 0), (6_000, 0), (0, 0)])
+async def test_a_server_that_reads_a_part_of_a_request_is_reported_once(read, warnings):
+    """ollama/ollama#18107, haoxiang-xu/PuPu#129: a server cuts what is longer than its context."""
+    chat = [*CHAT, usage_of(read)]
+    with own_api({}, chat, chat) as server:
+        model = model_at(server, "openai/m")
+        long = user("words " * 4_000)
+        chunks = [*await chunks_of(model, long), *await chunks_of(model, long)]
+        await model.close()
+    notices = [chunk.text for chunk in chunks if isinstance(chunk, NoticeChunk)]
+    assert len(notices) == warnings
+    assert all("has read 512 of about" in notice for notice in notices)

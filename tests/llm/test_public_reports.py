@@ -320,6 +320,25 @@ async def test_gemini_takes_a_session_that_another_model_began(model_server):
     assert "tools" in model_server.requests[-1].body
 
 
+async def test_calls_that_need_a_signature_become_text_and_tools_stay(model_server):
+    """mastra-ai/mastra#23433: a signature of another Google endpoint is refused, and the placeholder is
+    not taken by each relay. Before, the tools of this model were then described in the prompt for
+    30 days.
+    """
+    words = (
+        "Function call is missing a thought_signature in functionCall parts. This is required for"
+        " tools to work correctly. Additional data, function call `default_api:read`, position 2."
+        " INVALID_ARGUMENT"
+    )
+    model_server.script(refusing(400, words, lacks('"tool_calls"')))
+    model = Wire("openai", model_server).model()
+    reply = await ModelCall([model], session("openai/test-model"), [READ], attempts=1).run()
+    await model.close()
+    assert reply.text == "fine"
+    assert "tools" in model_server.requests[-1].body
+    assert model.facts.get("tools") == ""
+
+
 async def test_sealed_thinking_of_another_key_is_left_out(model_server):
     """anomalyco/opencode#48864: no message of the session was answered any more."""
     wire = Wire("responses", model_server)

@@ -2,10 +2,10 @@
 
 import pytest
 from fakes.model_server import Raw, sse
-from fakes.wires import Wire
+from fakes.wires import READ, Wire
 
 from ouro.errors import AnswerUnfinished, ContextTooLong, EmptyAnswer, TransientModelError
-from ouro.llm import ModelCall
+from ouro.llm import Catalog, ModelCall, ModelEntry, ModelsFile
 from ouro.llm.model import NoticeChunk
 from ouro.messages import user
 
@@ -223,3 +223,39 @@ async def test_what_is_no_answer_is_quoted(body, said, model_server):
     model_server.script([Raw(200, body)])
     error, _ = await Wire("openai", model_server).failure()
     assert said in str(error)
+
+
+async def answer_twice(wire, first, second):
+    """The texts of two answers of one model."""
+    wire.server.script([sse(*first), sse(*second), "Hello again."])
+    model = wire.model()
+    try:
+        texts = []
+        for _ in range(2):
+            texts.append((await ModelCall([model], [user("hi")], [READ], attempts=2).run()).text)
+        return texts
+    finally:
+        await model.close()
+
+
+async def test_a_text_without_an_end_is_cut_if_the_server_names_its_ends(model_server):
+    """anomalyco/opencode#39968: half an answer counted as a whole one."""
+    texts = await answer_twice(
+        Wire("openai", model_server), first=[HELLO, chunk({}, "stop")], second=[HELLO]
+    )
+    assert texts == ["Hello", "Hello again."]
+
+
+async def test_an_end_without_a_name_is_one_if_the_server_names_none(model_server):
+    texts = await answer_twice(Wire("openai", model_server), first=[HELLO], second=[HELLO])
+    assert texts == ["Hello", "Hello"]
+
+
+def test_providers_are_known_to_name_the_end():
+    entries = {
+        "openai/gpt-5": ModelEntry(api_key="k", wire="chat"),
+        "openai/m": ModelEntry(api_key="k", wire="chat", api_base="http://127.0.0.1:1/v1"),
+    }
+    catalog = Catalog(ModelsFile(models=entries), {})
+    assert catalog.make("openai/gpt-5").facts.names_end
+    assert not catalog.make("openai/m").facts.names_end
