@@ -91,7 +91,7 @@ async def _listed_sessions(
         return await catalog.first_sessions(limit + 1, every=every)
     sessions = await catalog.sessions()
     if not every:
-        sessions = [info for info in sessions if catalog.is_here(info.project)]
+        sessions = [info for info in sessions if catalog.may_be_here(info.project)]
     if words:
         sessions = await catalog.matching(sessions, " ".join(words))
     return sorted(sessions, key=lambda info: not info.pinned)

@@ -64,6 +64,18 @@ def test_manual_copy_is_listed_by_its_folder_name(root, capsys):
     assert run("show", "2026-11-21_0d9f3c52 copy") == run("show", "0d9f3c52") == 0
 
 
+@pytest.mark.parametrize("words", [(), ("cannot",)])
+def test_a_session_file_of_random_bytes_is_listed_in_every_folder(root, capsys, words):
+    folder = root / "2026-11-22_deadbeef"
+    folder.mkdir()
+    file = folder / "session.yaml"
+    file.write_bytes(bytes(range(256)) * 4)
+    file.chmod(0o600)
+    run("list", *words)
+    assert "deadbeef" in (text := capsys.readouterr().out)
+    assert "cannot be read" in text
+
+
 def test_list_all_includes_other_folders(root, capsys):
     run("list", "--all")
 

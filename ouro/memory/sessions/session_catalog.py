@@ -145,6 +145,12 @@ class SessionCatalog:
         """
         return self._is_same_project(project) or project in self._earlier_paths
 
+    def may_be_here(self, project: str) -> bool:
+        """Whether a session belongs to this project, or nobody knows to which one: its file is damaged,
+        and `project` is empty. A user who misses a session looks for it in the list of the folder.
+        """
+        return not project or self.is_here(project)
+
     async def sessions(self, progress: Progress | None = None) -> list[SessionInfo]:
         """Returns the sessions of all projects, last used first. `progress` is called while that
         takes long.
@@ -163,9 +169,10 @@ class SessionCatalog:
         long, and none is missing.
 
         Args:
-            every: whether the sessions of all projects are listed, or only those of this project.
+            every: whether the sessions of all projects are listed, or only those of this project
+                and damaged ones whose project is not known.
         """
-        is_wanted = (lambda _project: True) if every else self.is_here
+        is_wanted = (lambda _project: True) if every else self.may_be_here
         return await self.store.complete_first_page(is_wanted, count)
 
     async def sessions_here(self) -> list[SessionInfo]:
