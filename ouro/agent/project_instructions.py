@@ -262,6 +262,22 @@ class ProjectInstructions:
                 reason = f"{first.name} is used in its folder"
                 file = LoadedFile(path, reason, state="not used", tokens=estimate(text))
                 self._loaded.setdefault(path, file)
+                self._report_unused_file(path, first)
+
+    def _report_unused_file(self, path: Path, first: Path) -> None:
+        """Add a line to `problems` about a file that is not sent because of another one of its folder,
+        if it says something else. Nothing is reported if the other one is not sent either, and about
+        an AGENTS.md: only its override can replace it, and is meant to.
+        """
+        if path.name == "AGENTS.md":
+            return
+        own_lines = set(_read_text(path).split("\n")) - set(_read_text(first).split("\n"))
+        if any(text.strip() for text in own_lines) and self._trusts(first):
+            line = (
+                f"{tilde(path)} is not sent: {first.name} beside it is used. To send both, write"
+                f" `@{first.name}` into {path.name}."
+            )
+            self.problems = list(dict.fromkeys((*self.problems, line)))
 
     def _adds_to(self, path: Path, first: Path) -> bool:
         """Whether a file of instructions imports another one of its folder, so that both are meant

@@ -87,6 +87,33 @@ def test_claude_md_that_imports_agents_md_is_read_beside_it(repository):
     assert [item.state for item in linked.report()] == ["sent"]
 
 
+def test_a_claude_md_that_is_not_sent_is_reported_if_it_says_something_else(repository):
+    write(repository / "AGENTS.md", "for all\n\nof us")
+    write(repository / "AGENTS.override.md", "")
+    write(repository / "CLAUDE.md", "of us\n\nfor all")
+    found = of(repository)
+    found.project_texts()
+    assert found.problems == []
+    write(repository / "CLAUDE.md", "for all\nonly for Claude")
+    found.project_texts()
+    found.project_texts()
+    assert found.problems == [
+        f"{repository}/CLAUDE.md is not sent: AGENTS.md beside it is used. To send both, write"
+        " `@AGENTS.md` into CLAUDE.md."
+    ]
+    distrusting = of(repository, lambda _path: False)
+    distrusting.project_texts()
+    assert distrusting.problems == []
+
+
+def test_a_replaced_agents_md_is_not_reported(repository):
+    write(repository / "AGENTS.md", "for all")
+    write(repository / "AGENTS.override.md", "for me")
+    found = of(repository)
+    found.project_texts()
+    assert found.problems == []
+
+
 def test_f8_local_instructions_of_the_user_are_read_if_trusted(repository):
     write(repository / "AGENTS.md", "for all")
     write(repository / "CLAUDE.local.md", "for me")
