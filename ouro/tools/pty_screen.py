@@ -93,14 +93,16 @@ class PtyScreen:
 
     def _decode(self, data: bytes) -> str:
         """What the program has printed as text. A character that is cut at the end waits for the
-        rest. If it is not UTF-8, it is read as the output of a command without a terminal is.
+        rest. If it is not UTF-8, it is read as the output of a command without a terminal is, and
+        each line begins at the left: its line ends may be those of UTF-16.
         """
         incomplete_character, _flags = self._decoder.getstate()
         try:
             return self._decoder.decode(data)
         except UnicodeDecodeError:
             self._decoder.reset()
-            return decode_output(incomplete_character + data)
+            text = decode_output(incomplete_character + data)
+            return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of the screen. Numbers that are too small or too large are replaced by

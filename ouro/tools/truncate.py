@@ -27,7 +27,7 @@ def readable(data: bytes) -> str:
 
 def is_binary(data: bytes) -> bool:
     """Whether an output is no text in any encoding: it has NUL bytes, and is not UTF-16 or UTF-32."""
-    return b"\0" in data[:_MAX_GUESSED] and not _find_unicode(data)
+    return b"\0" in data[:_MAX_GUESSED] and not _find_unicode(_without_terminal_line_ends(data))
 
 
 def decode_output(data: bytes) -> str:
@@ -35,8 +35,9 @@ def decode_output(data: bytes) -> str:
     the encoding of the locale, in which programs print. If that says nothing more, the lines that do not
     fit are read in a guessed encoding, as a file is. What does not fit is replaced.
     """
-    if encoding := _find_unicode(data):
-        return data.decode(encoding, "replace")
+    unicode_data = _without_terminal_line_ends(data)
+    if encoding := _find_unicode(unicode_data):
+        return unicode_data.decode(encoding, "replace")
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -47,6 +48,15 @@ def decode_output(data: bytes) -> str:
     if codecs.lookup(encoding).name not in ("utf-8", "ascii"):
         return data.decode(encoding, "replace")
     return _decode_by_line(data)
+
+
+def _without_terminal_line_ends(data: bytes) -> bytes:
+    """An output without the `\\r` that a terminal sends before each newline: in UTF-16 that is one byte,
+    which shifts all letters after it. Unchanged if it has not come through a terminal: then the
+    byte before a newline belongs to another character.
+    """
+    count = data.count(b"\n")
+    return data.replace(b"\r\n", b"\n") if count == data.count(b"\r\n") else data
 
 
 def _find_unicode(data: bytes) -> str:

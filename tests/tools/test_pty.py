@@ -229,3 +229,9 @@ def test_lines_in_an_old_encoding_are_readable_on_the_screen(monkeypatch):
     screen.feed("日".encode()[:2])  # the rest of the character comes later
     screen.feed("日".encode()[2:] + "\r\ngrüße aus der Straße\r\n".encode("latin-1"))
     assert screen.text() == "Köln → 日\ngrüße aus der Straße"
+
+
+def test_utf16_is_readable_on_the_screen():
+    screen = PtyScreen(lambda _text: None)
+    screen.feed("Gr\u00fc\u00dfe\none line\n".encode("utf-16").replace(b"\n", b"\r\n"))
+    assert screen.text() == "Gr\u00fc\u00dfe\none line"

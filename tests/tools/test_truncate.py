@@ -234,6 +234,14 @@ async def test_all_of_a_long_output_reaches_what_watches_it(tmp_path):
     assert sum(map(len, pieces)) == 2 * MAX_SPOOLED
 
 
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_output_of_windows_programs_through_a_terminal_is_read(encoding, line_end):
+    text = f"Gr\u00fc\u00dfe, one{line_end}two \u6f22\u5b57{line_end}"
+    through_terminal = text.encode(encoding).replace(b"\n", b"\r\n")
+    assert readable(through_terminal) == "Gr\u00fc\u00dfe, one\ntwo \u6f22\u5b57\n"
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_output_of_windows_programs_is_read(encoding):
     text = "Name  Größe\r\nWindows  12\r\n"
