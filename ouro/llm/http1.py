@@ -34,6 +34,10 @@ may be dead without a sign, and a request on it would wait for `first` seconds.
 """
 SECOND_ADDRESS = 0.25
 """Seconds until the next address of a host is tried beside the first one (RFC 8305)."""
+UNKNOWN_ISSUER = (18, 19, 20, 21)
+"""The codes of OpenSSL for a certificate whose issuer is not known."""
+OTHER_CERTIFICATES = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""The variables that name further certificates for other programs."""
 _PLAIN_ADDRESS = late_pattern(
     r"https?://(?:[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\])(?::[0-9]{1,5})?"
     r"(?:[/?][A-Za-z0-9._~:/?=&@!$'()*+,;%-]{0,4000})?"
@@ -190,6 +194,8 @@ class HttpClient:
         self._first_limit = first
         """Seconds until an answer must begin."""
         self._tls = tls_context() if verify else None
+        self._may_trust_system = verify and not names_certificates()
+        """Whether the certificates of the system may be added to those of certifi."""
         self._idle: list[tuple[HttpConnection, float]] = []
         """The kept connections that no request uses, and when each was used last: the time of day,
         which goes on while a computer sleeps.
@@ -249,6 +255,12 @@ class HttpClient:
                 reader, writer = await _connect(parts.hostname or "", port, tls)
         except TimeoutError as error:
             raise HttpFailure("connect timeout", "no connection") from error
+        except ssl.SSLCertVerificationError as error:
+            if not (tls and self._may_trust_system and error.verify_code in UNKNOWN_ISSUER):
+                raise HttpFailure("connect", "no connection") from error
+            self._may_trust_system = False
+            await asyncio.to_thread(trust_system, tls)
+            return await self._open_connection(url)
         except OSError as error:
             raise HttpFailure("connect", "no connection") from _restore_errno(error)
         return HttpConnection(reader, writer)
@@ -297,6 +309,24 @@ def _is_ip_address(host: str) -> bool:
     except (OSError, ValueError):  # ValueError: a zero character
         return False
     return True
+
+
+def names_certificates() -> bool:
+    """Whether the user has chosen which certificates count."""
+    return bool(os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"))
+
+
+def trust_system(context: ssl.SSLContext) -> None:
+    """Also trust the certificates of the system, and those that the environment names for other
+    programs: the proxies of companies sign connections with one of these. Files that cannot be read
+    are left out.
+
+    It is done only when certifi does not know an issuer: it takes up to 0.1 s.
+    """
+    context.load_default_certs()
+    for path in filter(None, map(os.environ.get, OTHER_CERTIFICATES)):
+        with suppress(OSError):
+            context.load_verify_locations(cafile=path)
 
 
 def tls_context() -> ssl.SSLContext:

@@ -23,6 +23,11 @@ from ouro.llm.model import Endpoint
 Failure = Literal[FailureKind, "address", "proxy", "request"]
 """What failed, in the words of both clients."""
 _HEADERS = {"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"}
+TLS_HINT = (
+    "If a proxy of your company signs connections, set SSL_CERT_FILE to a file with its certificate."
+    " Use http:// for a server without TLS."
+)
+"""The hint for a connection that TLS does not allow."""
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 """The variables that name a proxy, in lower case."""
 
@@ -124,7 +129,7 @@ def _unreachable_error(error: Exception, host: str, endpoint: Endpoint) -> Model
 
     message = f"{host} cannot be reached: {describe_connection_error(error)}."
     if any(_is_tls_error(cause) for cause in causes_of(error)):
-        return RequestRefused(message, "Use http:// for a server without TLS; see SSL_CERT_FILE.")
+        return RequestRefused(message, TLS_HINT)
     if endpoint.is_local:
         return ServerUnreachable(message, "Is the server running?")
     proxy = " Is the proxy of HTTPS_PROXY right?" if has_proxy() else ""
@@ -168,8 +173,6 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
     """A client of httpx. Raises RequestRefused if the proxy or the certificates of the environment
     cannot be used.
     """
-    from ouro.llm.http1 import tls_context
-
     httpx = load_httpx()
     with _translate_setting_errors():
         return getattr(httpx, kind)(
@@ -177,10 +180,22 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
             headers=_HEADERS,
             follow_redirects=False,
             # Without `trust_env`, httpx ignores the certificates that the environment names, too.
-            verify=tls_context() if _needs_certificates(endpoint) else False,
+            verify=_context_for_proxies() if _needs_certificates(endpoint) else False,
             # Local servers are not reached through the proxy of the environment.
             trust_env=not endpoint.is_local,
         )
+
+
+def _context_for_proxies() -> ssl.SSLContext:
+    """How httpx verifies servers: also by the certificates of the system. httpx serves proxies, which
+    often sign connections.
+    """
+    from ouro.llm.http1 import names_certificates, tls_context, trust_system
+
+    context = tls_context()
+    if not names_certificates():
+        trust_system(context)
+    return context
 
 
 def _needs_certificates(endpoint: Endpoint) -> bool:

@@ -8,12 +8,15 @@ import time
 from contextlib import aclosing, asynccontextmanager
 from types import SimpleNamespace
 
+import certifi
+import httpx
 import pytest
+from fakes.local_servers import tls_server
 
-from ouro.errors import ModelUnavailable, RequestRefused, ServerUnreachable, StreamCut
+from ouro.errors import ModelError, ModelUnavailable, RequestRefused, ServerUnreachable, StreamCut
 from ouro.llm import ModelCall, ModelSpec, http1
 from ouro.llm.http1 import HttpClient, is_plain
-from ouro.llm.http_client import new_streaming_client, translate_http_errors
+from ouro.llm.http_client import new_client, new_streaming_client, translate_http_errors
 from ouro.llm.model import Endpoint, Timeouts
 from ouro.llm.openai import OpenAIWire
 from ouro.messages import user
@@ -346,3 +349,44 @@ def test_servers_are_checked_with_certificates_and_names():
     http = new_streaming_client(Endpoint("https://api.example.com/v1"))
     assert http._tls.verify_mode is ssl.CERT_REQUIRED
     assert http._tls.check_hostname
+
+
+@pytest.mark.parametrize("variable", ["NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", ""])
+async def test_certificates_for_other_programs_count_if_no_issuer_is_known(
+    variable, tmp_path, monkeypatch
+):
+    """CherryHQ/cherry-studio#15807: the proxy of a company signs connections."""
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    for name in http1.OTHER_CERTIFICATES:
+        monkeypatch.setenv(name, str(tmp_path / "missing.pem"))
+    with tls_server(tmp_path) as server:
+        if variable:
+            monkeypatch.setenv(variable, str(tmp_path / "certificate.pem"))
+        expected = None if variable else "certificate is not valid"
+        model = OpenAIWire(ModelSpec("openai/m"), Endpoint(server.url))
+        with pytest.raises(ModelError, match=expected):  # it answers nothing
+            await ModelCall([model], [user("hi")], attempts=1).run()
+        await model.close()
+        assert server.received.startswith(b"POST /v1" if variable else b"")
+        assert bool(server.received) is bool(variable)
+
+
+async def test_chosen_certificates_are_the_only_ones(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
+    with tls_server(tmp_path) as server:
+        monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(tmp_path / "certificate.pem"))
+        model = OpenAIWire(ModelSpec("openai/m"), Endpoint(server.url))
+        with pytest.raises(ModelError, match="certificate is not valid"):
+            await ModelCall([model], [user("hi")], attempts=1).run()
+        await model.close()
+        assert server.received == b""
+
+
+def test_httpx_trusts_certificates_for_other_programs(tmp_path, monkeypatch):
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with tls_server(tmp_path) as server:
+        monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(tmp_path / "certificate.pem"))
+        client = new_client("Client", Endpoint(server.url))
+        with client, pytest.raises(httpx.HTTPError):  # it answers nothing
+            client.get(f"{server.url}/models")
+        assert server.received.startswith(b"GET /v1/models")
