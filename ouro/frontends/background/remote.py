@@ -318,6 +318,10 @@ class RemoteTurns(TurnQueue):
         sent = self._remote.state.turn.waiting if self._remote else ()
         return (*sent, *(draft.text for draft in self._early_drafts))
 
+    def shown_events_so_far(self) -> list[Event]:
+        """All events that the host has sent of the transcript; it sends those of a running turn, too."""
+        return list(self._remote.scrollback.shown_events()) if self._remote else []
+
     def attach(
         self,
         session: Session,

@@ -66,6 +66,17 @@ class TranscriptWriter:
         """The notice that a model call is retried; None if none is."""
         self._memory = MemoryChanges()
 
+    def show_only(self, shown_events: Iterable[Event]) -> None:
+        """Show these events instead of all blocks. What runs continues in their blocks: the earlier
+        ones are not visible any more.
+        """
+        self._transcript.clear()
+        self._cards.clear()
+        self._streamed_blocks, self._retry_notice = [], None
+        self.replay(shown_events)
+        for call_id in self._asked_calls.values():
+            self._set_state(call_id, "waiting")
+
     def replay(self, earlier: Iterable[Event]) -> None:
         """Show earlier events; a block is drawn only when it is visible."""
         for event in earlier:

@@ -3,11 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from fakes.fake_session import FakeSession, opener, says
-from fakes.screens import opened, screen_of, screen_text, shown, type_text, until
+from fakes.fake_session import FakeSession, Wait, asks_to_push, opener, says
+from fakes.screens import asked, opened, screen_of, screen_text, shown, type_text, until
 
 from ouro.errors import DemoRequested, NoModelError, SessionNotFound, TrustNeeded
-from ouro.events import Notice, TextDelta
+from ouro.events import Notice, Prompted, TextDelta
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session import OpenRequest
 
@@ -165,3 +165,47 @@ async def test_opening_another_session_shows_it_and_closes_the_first():
         await pilot.app.front_end.open(OpenRequest("s-2"))
         await until(pilot, lambda: "the second" in shown(pilot.app))
     assert (first.closed, pilot.app.turns.session) == (True, second)
+
+
+async def test_a_question_of_the_session_before_does_not_stay_on_the_screen():
+    first, second = FakeSession(), FakeSession(session_id="s-2")
+    async with screen_of(first, second).run_test() as pilot:
+        await opened(pilot)
+        first.emit_event(asks_to_push("of a subagent in the background"))
+        await asked(pilot)
+        await pilot.app.front_end.open(OpenRequest("s-2"))
+        assert pilot.app.conversation.questions.panel is None
+        await type_text(pilot, "yes")
+        assert pilot.app.conversation.prompt.text == "yes"
+    assert first.closed
+    assert second.answers == []
+
+
+async def test_files_of_the_session_before_are_not_completed():
+    first, second = FakeSession(), FakeSession(session_id="s-2", cwd=Path("/other"))
+    first.files, second.files = ["only-in-first.py"], ["only-in-second.py"]
+    async with screen_of(first, second).run_test() as pilot:
+        await opened(pilot)
+        await type_text(pilot, "@only")
+        await until(pilot, lambda: "only-in-first.py" in screen_text(pilot.app))
+        await pilot.app.front_end.open(OpenRequest("s-2"))
+        await type_text(pilot, "-")
+        await until(pilot, lambda: "only-in-second.py" in screen_text(pilot.app))
+        assert "only-in-first.py" not in screen_text(pilot.app)
+
+
+async def test_a_running_answer_is_still_shown_after_a_jump_to_a_message():
+    more = Wait()
+    *_, replied = says("The beginning and the end.")
+    session = FakeSession([[TextDelta("The beginning"), more, TextDelta(" and the end."), replied]])
+    session.shown_before = [Prompted("an earlier message")]
+    async with screen_of(session, request=OpenRequest("latest")).run_test() as pilot:
+        await opened(pilot)
+        await type_text(pilot, "go")
+        await pilot.press("enter")
+        await until(pilot, lambda: "The beginning" in shown(pilot.app))
+        await pilot.app.front_end.go_to(1)
+        assert "The beginning" in shown(pilot.app)
+        more.until.set()
+        await until(pilot, lambda: not pilot.app.turns.running)
+        assert "The beginning and the end." in shown(pilot.app)

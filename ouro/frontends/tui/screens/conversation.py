@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -148,11 +148,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         self.todos = TodoPanel()
         self.resume = ResumePanel()
         self.start = StartPanel(keymap.key_text("import_memory"))
-        self._files = ProjectFiles(
-            lambda: self.session.find_files() if self.session else [],
-            self._suggest,
-            lambda: SavedFileList(get_file_lists_dir(), self.session.cwd) if self.session else None,
-        )
+        self._files: ProjectFiles | None = None
+        """The files that `@` completes, of the session on the screen; None before it is open."""
         self.completion = Completion(lambda: self.session, self._find_files)
         self.prompt = PromptArea(
             keymap, self.prompt_history, self.completion, self.turns.withdraw, self.start.move
@@ -203,6 +200,14 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         new session has begun while Textual was imported. Then there is no transcript yet, and the
         start panel comes too late.
         """
+        if self.questions.panel is not None:  # of the session before: nothing closes it any more
+            self.questions.clear()
+            self._return_from_questions()
+        self._files = ProjectFiles(
+            session.find_files,
+            self._suggest,
+            lambda: SavedFileList(get_file_lists_dir(), session.cwd),
+        )
         self.prompt_history.begin_session(session.cwd, _loaded_user_messages(session))
         if has_begun_turn:
             self.show_state()
@@ -260,11 +265,15 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             await note_offer(session)
 
     def show_again(self) -> None:
-        """Show the whole transcript again, after it has changed."""
+        """Show the whole transcript again, after it has changed. If a turn runs, its events that are
+        not saved yet are shown, too.
+        """
         if self.session is None:
             return
-        self.transcript.clear()
-        self.writer.replay(self.session.scrollback.shown_events())
+        shown_events: Iterable[Event] = self.session.scrollback.shown_events()
+        if self.turns.running:
+            shown_events = self.turns.shown_events_so_far()
+        self.writer.show_only(shown_events)
         self.todos.todos = self.session.todos
         self.resume.close()
         self.show_state()
@@ -362,6 +371,13 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         if self.app.screen is not self:
             self.notify("ouro waits for your answer, behind this.", timeout=NOTIFICATION_SECONDS)
 
+    def _return_from_questions(self) -> None:
+        """Give the prompt the focus, because no question is open any more."""
+        self.app.clear_notifications()
+        self.box.wait_for_answer(False)
+        self._show_window_title(self.header.session_title)
+        self.prompt.focus()
+
     def _show_in_transcript(self, event: Event) -> None:
         """Write an event into the transcript. A change that the user made in the memory browser is
         written without its diff, because the browser has shown what it changes.
@@ -387,10 +403,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             case events.QuestionClosed(question_id=question_id):
                 self.questions.close(question_id)
                 if self.questions.panel is None:
-                    self.app.clear_notifications()
-                    self.box.wait_for_answer(False)
-                    self._show_window_title(self.header.session_title)
-                    self.prompt.focus()
+                    self._return_from_questions()
             case events.TodosChanged(todos=todos):
                 self.todos.todos = todos
             case (
@@ -569,7 +582,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             self.turns.say(message.draft)
 
     def _find_files(self, text: str) -> list[str] | None:
-        return self._files.search(text, MAX_SUGGESTIONS) if self.session else None
+        return self._files.search(text, MAX_SUGGESTIONS) if self._files else None
 
     @on(PromptArea.Changed)
     @on(PromptArea.SelectionChanged)

@@ -51,6 +51,11 @@ class QuestionStack(Vertical):
         self._waiting = [asked for asked in self._waiting if not asked.of_turn]
         self._show_first()
 
+    def clear(self) -> None:
+        """Remove all questions."""
+        self._waiting = []
+        self._show_first()
+
     def _show_first(self) -> None:
         """Show the panel of the oldest open question, or none. A panel that is shown already stays
         as it is.
