@@ -99,6 +99,7 @@ class EditorSession(TurnObserver):
             self._is_cancelled = False
             self._queue.queue(await asyncio.to_thread(draft_of, blocks, self._folders))
             await self._queue.idle()
+            self._is_cancelled = False  # a turn that the background begins later is not meant
             await self.send_settings()
             self.send_commands()
             await self.flush()

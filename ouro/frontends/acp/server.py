@@ -331,6 +331,7 @@ class EditorAgent:
         """Close an open session; it can be loaded again."""
         editor = self._get_editor(session_id)
         del self._sessions[session_id]
+        self._untrusted.pop(session_id, None)
         await editor.close()
         return acp.CloseSessionResponse()
 
@@ -400,6 +401,7 @@ class EditorAgent:
             if open_editor.is_working:
                 return open_editor
             del self._sessions[session_id]
+            self._untrusted.pop(session_id, None)
             await open_editor.close()
         request = OpenRequest(session_id)
         try:
@@ -463,7 +465,10 @@ class EditorAgent:
             return await open_session(request)
         except TrustNeeded as error:
             editor = await open_session(replace(request, trust="no"))
-            open_trusted = functools.partial(open_session, replace(request, trust="yes"))
+            same_session = request
+            if not request.new_id:  # a copy was made already: a second one would have another id
+                same_session = OpenRequest(editor.session.id)
+            open_trusted = functools.partial(open_session, replace(same_session, trust="yes"))
             self._untrusted[editor.session.id] = _UntrustedSession(error, open_trusted)
             return editor
 
@@ -506,6 +511,9 @@ class EditorAgent:
         if await editor.front_end.choose(title, choices[:2]) != "yes":
             return
         status = editor.session.status()
+        del self._sessions[
+            session_id
+        ]  # if it cannot be opened again, no prompt goes to a closed one
         await editor.close()
         trusted_editor = await untrusted.open_trusted()
         # The user may have set these in the session that was closed.

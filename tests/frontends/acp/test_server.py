@@ -9,7 +9,9 @@ import shlex
 import sys
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
+from unittest.mock import AsyncMock
 
 import pytest
 from acp import (
@@ -18,14 +20,18 @@ from acp import (
     image_block,
     resource_block,
     resource_link_block,
+    text_block,
 )
 from acp import schema as acp
 from fakes.editor import Editor, connected
+from fakes.fake_session import FakeSession, says
 from fakes.model_server import Call, Reply, agent, failure
 from fakes.ouro_program import ANTHROPIC, OuroProgram
 
 from ouro.events import Outcome
+from ouro.frontends.acp.editor_session import EditorSession
 from ouro.frontends.acp.server import STOP_REASONS, _mcp_servers
+from ouro.frontends.acp.updates import EventUpdates
 
 
 @pytest.fixture
@@ -230,6 +236,21 @@ async def test_commands_run_without_an_editor_terminal(ouro):
         await connection.new()
         assert await connection.say("Go.") == "end_turn"
     assert ouro.server.requests[-1].results[-1].startswith("heron\n")
+
+
+async def test_a_cancel_of_a_command_does_not_interrupt_a_later_turn():
+    session = FakeSession([says("Something happened.")])
+    client = SimpleNamespace(session_update=AsyncMock())
+    updates = EventUpdates(session.cwd, terminals={})
+    editor = EditorSession(session, client, updates, session.cwd, can_fill_forms=False)
+    prompt = asyncio.create_task(editor.prompt([text_block("/help")]))
+    await asyncio.sleep(0)  # the prompt has begun
+    editor.cancel()
+    await prompt
+    editor.front_end.queue.start(session.send("as the background does"))
+    await editor.front_end.queue.idle()
+    assert session.interrupts == 0
+    await editor.close()
 
 
 async def test_cancel_closes_an_open_question(ouro):
@@ -467,6 +488,26 @@ async def test_trust_is_asked_with_the_first_prompt(ouro):
             ] * bool(answer)
             assert ("Say moo." in str(ouro.server.requests[-1].body)) == obeys
         assert "plan" in str(ouro.server.requests[-1].messages[-1])
+
+
+async def test_a_copy_in_a_folder_that_is_trusted_later_stays_the_same_session(ouro):
+    ouro.server.script(lambda request: "Well.")
+    async with connected(ouro, Editor()) as connection:
+        await connection.new()
+        await connection.say("The first message.")
+        original = connection.session_id
+    (ouro.folder / "AGENTS.md").write_text("Say moo.\n")
+    trusts = Editor("yes — trust this folder, now and later")
+    async with connected(ouro, trusts) as connection:
+        copy = await connection.agent.fork_session(
+            session_id=original, cwd=str(ouro.folder), mcp_servers=[]
+        )
+        connection.session_id = copy.session_id
+        count = len(ouro.server.requests)
+        assert await connection.say("Go.") == "end_turn"
+        assert len(ouro.server.requests) > count
+        assert "Say moo." in str(ouro.server.requests[-1].body)
+        assert "The first message." in str(ouro.server.requests[-1].body)
 
 
 async def test_an_answer_that_is_cut_ends_with_max_tokens(ouro):
