@@ -423,7 +423,11 @@ class TurnRecall(msgspec.Struct, eq=False):
             return None
         work = self._recall_by_hypotheses if way == "hyde" else self._recall_locally
         task = asyncio.create_task(work(text, self._marks_in_request()))
-        done, _ = await asyncio.wait({task}, timeout=self._timeout)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=self._timeout)
+        except asyncio.CancelledError:
+            task.cancel()  # nobody else waits for it
+            raise
         # The process that answers the first message faster is of no use for later ones.
         _start_in_thread(memory_index.end_question_process)
         if not done:
@@ -432,7 +436,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             return None
         try:
             return task.result()
-        except (TimeoutError, OuroError, OSError) as error:
+        except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: the turn begins without notes (%s): %s", way, error)
             return None
 
@@ -456,7 +460,7 @@ class TurnRecall(msgspec.Struct, eq=False):
                 return await work(text, none_sent)
         except TimeoutError:
             log.warning("recall: timeout, the task begins without notes (%s)", way)
-        except (OuroError, OSError) as error:
+        except (OuroError, OSError, ValueError) as error:
             log.warning("recall: the task begins without notes (%s): %s", way, error)
         return None
 

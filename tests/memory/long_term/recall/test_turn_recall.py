@@ -4,6 +4,7 @@ configured.
 
 import asyncio
 import json
+from contextlib import suppress
 
 import pytest
 import yaml
@@ -208,6 +209,46 @@ async def test_slow_recall_is_skipped(repository, user_folder, monkeypatch):
     monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.TurnRecall._recall_locally", slow)
     assert await recalled(session, QUESTION) == {}
     assert "fourteen" not in last_message_text(model)
+    await session.close()
+
+
+async def test_failed_recall_is_skipped(repository, user_folder, monkeypatch):
+    session, model = await opened(repository)
+    await say(session, "hello there")
+    put(user_folder, BREAD)
+
+    async def fail(*_):
+        raise ValueError("a vector of another length")
+
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.TurnRecall._recall_locally", fail)
+    assert await recalled(session, QUESTION) == {}
+    assert "fourteen" not in last_message_text(model)
+    assert await session.session_memory.recall.find(QUESTION) is None
+    await session.close()
+
+
+async def test_recall_of_an_interrupted_turn_ends_with_it(repository, user_folder, monkeypatch):
+    session, _ = await opened(repository)
+    await say(session, "hello there")
+    put(user_folder, BREAD)
+    await say(session, "hello again")
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_):
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.LOCAL_TIMEOUT", 60)
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.TurnRecall._recall_locally", slow)
+    recall = asyncio.create_task(session.session_memory.recall.recall_for(QUESTION))
+    await began.wait()
+    recall.cancel()
+    with suppress(asyncio.CancelledError):
+        await recall
+    await asyncio.wait_for(ended.wait(), 5)
     await session.close()
 
 
