@@ -5,7 +5,7 @@ wrote there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from itertools import chain
@@ -106,14 +106,26 @@ class SessionMemory:
 
     @asynccontextmanager
     async def receiving(self) -> AsyncGenerator[None]:
-        """A context in which a sync or an import adds to memory. At its end what was added is
-        compared with the rest of memory in the background, to find contradictions.
+        """A context in which a sync or an import adds to memory. At its end, also with an error, what
+        was added is compared with the rest of memory in the background, to find contradictions.
         """
         if self.manager is None:
             yield
             return
         texts_before = await self._read_texts()
-        yield
+        try:
+            yield
+        except OuroError:  # a sync that cannot send may have received
+            await self._compare_received(texts_before)
+            raise
+        await self._compare_received(texts_before)
+
+    async def _compare_received(self, texts_before: Set[tuple[Scope, str]]) -> None:
+        """Compare the entries that are not in `texts_before` with the rest of memory, in the
+        background.
+        """
+        if self.manager is None:
+            return
         service = self.capture or self.maintenance
         received = sorted(await self._read_texts() - texts_before)
         if service and received:

@@ -4,8 +4,12 @@ import json
 
 import pytest
 from fakes.knowledge import Conversation, editor_of, write_as_user
+from fakes.waiting import until
 
+from ouro.assemble import Options, opener
+from ouro.errors import LongTermMemoryError
 from ouro.events import CoreChanged, Reply
+from ouro.llm import ScriptedModel
 from ouro.memory.long_term import all_entries, ask_effect, open_statement, remember_text
 from ouro.memory.long_term.capture.meaning_question import SCHEMA, MeaningQuestion
 from ouro.memory.long_term.contradictions import (
@@ -16,6 +20,7 @@ from ouro.memory.long_term.contradictions import (
     compare_received_entries,
 )
 from ouro.memory.long_term.notes.note import CATEGORIES
+from ouro.session import OpenRequest
 
 
 class Answers:
@@ -141,6 +146,29 @@ async def test_received_entries_are_compared_by_words_without_a_model(home, repo
     received = [("repo", "La API escucha en el puerto 9090")]
     await compare_received_entries(manager, conversation, None, received)
     assert await texts_of(manager) == {"La API escucha en el puerto 9090"}
+
+
+async def test_what_a_failed_sync_has_received_is_compared(repository, monkeypatch):
+    compared = []
+
+    async def compare(_manager, _channel, _question, received):
+        compared.extend(received)
+
+    monkeypatch.setattr("ouro.memory.long_term.contradictions.compare_received_entries", compare)
+    options = Options(repository, {}, ready_model=ScriptedModel([]), trust=True, interactive=True)
+    session = await opener(options)(OpenRequest())
+    memory = session.session_memory
+
+    async def receive():
+        async with memory.receiving():
+            await memory.with_editor(lambda editor: remember_text(editor, "I live in Oslo", "user"))
+            raise LongTermMemoryError("the remote refuses what is sent")
+
+    with pytest.raises(LongTermMemoryError):
+        await receive()
+    await until(lambda: compared)
+    assert compared == [("user", "I live in Oslo")]
+    await session.close()
 
 
 async def test_received_entry_of_another_scope_removes_nothing(home, repository):
