@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,7 @@ from ouro.utils.text import plural
 if TYPE_CHECKING:
     from ouro.utils.git_diff import DiffedFile
 
+_Action: TypeAlias = Literal["undone", "done again"]
 _CONVERSATION: tuple[RewindScope, ...] = ("conversation",)
 
 
@@ -161,7 +162,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         low, high = 0, len(turn_starts)
         while low < high:
             middle = (low + high) // 2
-            undoable = await self._find_undoable(scopes, turn_starts[middle].number)
+            undoable, _ = await self._find_undoable(scopes, turn_starts[middle].number)
             if undoable:
                 what = ", ".join(change.what for change in undoable.values())
                 last_change = (turn_starts[middle], what)
@@ -213,7 +214,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """What can be undone together with the messages from `number` on: a few words for each
         scope that has something.
         """
-        undoable_of = await self._find_undoable(self.undoers, number)
+        undoable_of, _ = await self._find_undoable(self.undoers, number)
         return {scope: undoable.what for scope, undoable in undoable_of.items()}
 
     async def describe_redoable(self, end: int | None = None) -> Mapping[RewindScope, str]:
@@ -232,7 +233,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
                 texts["conversation"] = plural(len(restored), "message")
             else:  # the last rewind went on to a later message: its redo removes messages again
                 texts["conversation"] = f"back from message {self.memory.transcript.last_number}"
-        for scope, redoable in (await self._find_redoable(end, self.undoers)).items():
+        redoable_of, _ = await self._find_redoable(end, self.undoers)
+        for scope, redoable in redoable_of.items():
             texts[scope] = redoable.what
         return texts
 
@@ -252,14 +254,14 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """
         self._require_idle()
         entry = self._find_user_message(number)
-        undoable = await self._find_undoable(scopes, number)
+        undoable, failures = await self._find_undoable(scopes, number)
         # Looked up before `_continue_at` removes the messages from the branch.
         undone_messages, turn = self._messages_since(number), self.memory.transcript.turns
         if "conversation" in scopes:
             await self._continue_at(await self._number_before(entry), undoable)
         elif not undoable:
-            raise UsageError("Nothing was changed there.")
-        notices = await _carry_out_each(undoable, "undone")
+            raise UsageError(" ".join(failures) or "Nothing was changed there.")
+        notices = [*failures, *await _carry_out_each(undoable, "undone")]
         if "files" in undoable and self.observer:
             self.observer.on_files_undone(undone_messages, turn, reason)
         if "conversation" not in scopes:
@@ -357,9 +359,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError(
                 f"There is no branch that ends with message {number}.", commands=["rewind"]
             )
-        redoable = await self._find_redoable(number, scopes)
+        redoable, failures = await self._find_redoable(number, scopes)
         await self._continue_at(number, redoable)
-        return await _carry_out_each(redoable, "done again")
+        return [*failures, *await _carry_out_each(redoable, "done again")]
 
     async def undo(
         self, scopes: Collection[RewindScope] = ("conversation", "files"), reason: str = ""
@@ -379,13 +381,14 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """
         self._require_idle()
         end = self._redo_end()
-        redoable = await self._find_redoable(end, scopes)
+        redoable, failures = await self._find_redoable(end, scopes)
         redoes_messages = end is not None and "conversation" in scopes
         if not redoes_messages and not redoable:
-            raise UsageError("There is nothing to redo.", commands=["rewind"])
+            reason = " ".join(failures) or "There is nothing to redo."
+            raise UsageError(reason, commands=["rewind"])
         if end is not None and redoes_messages:
             await self._continue_at(end, redoable)
-        lines = await _carry_out_each(redoable, "done again")
+        lines = [*failures, *await _carry_out_each(redoable, "done again")]
         if "files" in redoable and self.observer:
             self.observer.on_files_redone()
         return lines
@@ -399,9 +402,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     async def _find_redoable(
         self, end: int | None, scopes: Collection[RewindScope]
-    ) -> dict[RewindScope, Undoable]:
+    ) -> tuple[dict[RewindScope, Undoable], list[str]]:
         """What can be redone in each of the scopes: of the turns on the current branch, and of
-        those that a visit of message `end` restores (None: only of the current branch).
+        those that a visit of message `end` restores (None: only of the current branch). And lines
+        for the user about the scopes that failed.
 
         The turns of the current branch count, because the user may have undone files without
         messages.
@@ -409,13 +413,19 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         transcript = self.memory.transcript
         restored = () if end is None else transcript.entries_to(end)
         numbers = {entry.number for entry in (*transcript.entries, *restored)}
-        return await self._find_changes(scopes, lambda undoer: undoer.find_redoable(numbers))
+        return await self._find_changes(
+            scopes, lambda undoer: undoer.find_redoable(numbers), "done again"
+        )
 
     async def _find_undoable(
         self, scopes: Collection[RewindScope], number: int
-    ) -> dict[RewindScope, Undoable]:
-        """What can be undone in each of the scopes, of the turns from message `number` on."""
-        return await self._find_changes(scopes, lambda undoer: undoer.find_undoable(number))
+    ) -> tuple[dict[RewindScope, Undoable], list[str]]:
+        """What can be undone in each of the scopes, of the turns from message `number` on. And
+        lines for the user about the scopes that failed.
+        """
+        return await self._find_changes(
+            scopes, lambda undoer: undoer.find_undoable(number), "undone"
+        )
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, or its part before the user's message `number`. Returns the id of the
@@ -472,12 +482,17 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         self.on_change()
 
     async def _find_changes(
-        self, scopes: Collection[RewindScope], find: Callable[[Undoer], Awaitable[Undoable | None]]
-    ) -> dict[RewindScope, Undoable]:
-        """What `find` returns for each of these scopes. A scope without changes is left out; so is
-        one that fails, which is logged. Waits until the changes of the last turn are stored.
+        self,
+        scopes: Collection[RewindScope],
+        find: Callable[[Undoer], Awaitable[Undoable | None]],
+        what: _Action,
+    ) -> tuple[dict[RewindScope, Undoable], list[str]]:
+        """What `find` returns for each of these scopes, without those that have no changes; and
+        lines for the user about those that failed. Waits until the changes of the last turn are
+        stored.
         """
         undoable_of: dict[RewindScope, Undoable] = {}
+        failures: list[str] = []
         await self.wait_for_changes()
         for scope, undoer in self.undoers.items():
             if scope not in scopes:
@@ -485,11 +500,12 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             try:
                 undoable = await find(undoer)
             except OuroError as error:
-                log.warning("what could be undone in %s: %s", scope, error)
+                log.warning("what could be %s in %s: %s", what, scope, error)
+                failures.append(_failure(scope, what, error))
                 continue
             if undoable is not None:
                 undoable_of[scope] = undoable
-        return undoable_of
+        return undoable_of, failures
 
     def _require_idle(self) -> None:
         """Raise UsageError if a turn runs or the session is read-only."""
@@ -501,9 +517,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
 
 
-async def _carry_out_each(
-    undoable: Mapping[RewindScope, Undoable], what: Literal["undone", "done again"]
-) -> list[str]:
+async def _carry_out_each(undoable: Mapping[RewindScope, Undoable], what: _Action) -> list[str]:
     """Carry out the undo or redo of each scope; returns lines for the user, also about what failed.
 
     Args:
@@ -515,8 +529,13 @@ async def _carry_out_each(
         try:
             notices += await scope_undo.undo()
         except OuroError as error:  # not raised: the messages are rewound already
-            notices.append(f"Not {what} in {scope}: {error}")
+            notices.append(_failure(scope, what, error))
     return notices
+
+
+def _failure(scope: RewindScope, what: _Action, error: OuroError) -> str:
+    """A line for the user about a scope in which nothing was undone or redone."""
+    return f"Not {what} in {scope}: {error}"
 
 
 def _is_typed(entry: MessageRecord) -> bool:

@@ -252,7 +252,7 @@ async def test_turns_after_one_whose_checkpoint_failed_can_be_undone(
     script = [READ, write("a.txt", "1\n"), "Done.", write("b.txt", "2\n"), "Done."]
     session = await opened(repository, *script)
     await say(session, "write a.txt")
-    with pytest.raises(UsageError, match="Nothing was changed"):
+    with pytest.raises(UsageError, match="Not undone in files: git for-each-ref failed"):
         await session.rewind.undo(("files",))
     fails.unlink()
     await say(session, "write b.txt")

@@ -387,7 +387,9 @@ class Files:
         return Undoable(self.what, partial(self.undo, number)) if self.what else None
 
     async def find_redoable(self, numbers):
-        return None
+        if self.failing == "find":
+            raise ToolError("git is gone")
+        return
 
     async def undo(self, number):
         self.taken.append(number)
@@ -424,7 +426,7 @@ async def test_failed_file_undo_is_reported_and_messages_are_rewound(repository)
     open_session, _ = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    for failing, told in (("find", ()), ("undo", ("Not undone in files: git is gone",))):
+    for failing in ("find", "undo"):
         past = Rewind(
             session.memory,
             lambda: False,
@@ -435,9 +437,18 @@ async def test_failed_file_undo_is_reported_and_messages_are_rewound(repository)
         assert await past.describe_undoable(3) == (
             {} if failing == "find" else {"files": "2 files"}
         )
-        assert (await past.rewind(3, ("conversation", "files"))).notices == told
+        rewound = await past.rewind(3, ("conversation", "files"))
+        assert rewound.notices == ("Not undone in files: git is gone",)
         assert words(session) == ["a", "One."]
-        await past.redo()
+        again = await past.redo()
+        assert list(again) == (
+            ["Not done again in files: git is gone"] if failing == "find" else []
+        )
+    past = Rewind(
+        session.memory, lambda: False, lambda: None, {"files": Files(failing="find")}, at_once
+    )
+    with pytest.raises(UsageError, match="Not undone in files: git is gone"):
+        await past.rewind(3, ("files",))
     await session.close()
 
 
