@@ -150,7 +150,8 @@ class Catalog:
         return self.resolve(name) if name else ""
 
     def choices(self) -> tuple[ModelChoice, ...]:
-        """All models, usable ones first. Asks the local servers: up to 0.6 s."""
+        """All models, usable ones first. Asks the local servers, again each time: up to 0.6 s."""
+        self._servers = find_local_servers(self._environ)
         names = [*self._names_in_file(), *self._known_models_with_key(), *self._local_models()]
         with_key = self._providers_with_key()
         without = [provider.first_model for provider in HOSTED if provider not in with_key]
@@ -169,7 +170,7 @@ class Catalog:
         )
 
     def servers(self) -> Mapping[Provider, ServerModels]:
-        """The local model servers that answer; asked once."""
+        """The local model servers that answer. They are asked only if they were not asked before."""
         if self._servers is None:
             self._servers = find_local_servers(self._environ)
         return self._servers

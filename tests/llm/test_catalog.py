@@ -398,6 +398,17 @@ class TestChoices:
         assert rest["anthropic/claude-sonnet-5-5"] == "ANTHROPIC_API_KEY is not set"
         assert "deepseek/deepseek-v4-pro" not in rest
 
+    def test_a_model_installed_meanwhile_is_listed_and_usable(self, monkeypatch):
+        installed = models("qwen3:8b")
+        with local_server(installed) as server:
+            monkeypatch.setenv("OLLAMA_HOST", server.address)
+            found = Catalog.from_files()
+            found.choices()
+            installed["data"] += models("gemma4:12b")["data"]
+            usable = [choice.name for choice in found.choices() if choice.usable]
+        assert usable == ["ollama_chat/qwen3:8b", "ollama_chat/gemma4:12b"]
+        assert found.unusable("ollama_chat/gemma4:12b") == ""
+
 
 class TestFallbacks:
     def test_fallbacks_of_a_model_override_the_global_ones(self, models_file, monkeypatch):
