@@ -11,7 +11,7 @@ from ouro.display import Diff
 from ouro.errors import UsageError
 from ouro.memory.backend import LabelRecord, SessionInfo
 from ouro.memory.manager import MemoryManager
-from ouro.messages import ToolReply
+from ouro.messages import Message, ToolReply
 from ouro.utils.git import git_branch
 from ouro.utils.late_pattern import late_pattern
 
@@ -45,10 +45,11 @@ class SessionLabels:
             )
         self._labels = labels or LabelRecord(tags=(), at="")
         self._is_new = info is None or info.id != memory.session_id  # a fork is new, too
-        self._count_read = len(memory.messages())
-        """The number of messages whose calls are in `_changed`: the first ones."""
-        self._changed = self._changed_files_since(first=0)
+        self._last_read: Message | None = None
+        """The last message whose calls are in `_changed`, with those of all before it."""
+        self._changed = set[str]()
         """The files that tools changed, according to the messages read so far."""
+        self._read_new_messages()
         self._changed_before = max(0, self._labels.files - len(self._changed))
         """How many files were changed in messages that are not loaded."""
 
@@ -69,11 +70,7 @@ class SessionLabels:
         """Record the git branch, the number of files that tools changed, and that a user has used
         the session, unless that was recorded last.
         """
-        messages = self._memory.messages()
-        if len(messages) < self._count_read:  # after a rewind or a compaction: read all of them
-            self._count_read = 0
-        self._changed |= self._changed_files_since(self._count_read)
-        self._count_read = len(messages)
+        self._read_new_messages()
         files = self._changed_before + len(self._changed)
         labels = replace(self._labels, branch=git_branch(self._cwd), files=files)
         if not self._is_headless:
@@ -97,15 +94,19 @@ class SessionLabels:
             self._labels = replace(labels, at=self._memory.now())
             self._memory.record_later(self._labels)
 
-    def _changed_files_since(self, first: int) -> set[str]:
-        """The files that tools changed, as the loaded messages from the index `first` on show it."""
-        paths = set[str]()
-        for message in self._memory.messages()[first:]:
+    def _read_new_messages(self) -> None:
+        """Add the files that tools changed in the messages after `_last_read` to `_changed`. If that
+        message is gone, after a rewind or a compaction, all loaded messages are read.
+        """
+        messages = self._memory.messages()
+        for message in reversed(messages):
+            if message is self._last_read:
+                break
             for reply in message.parts_of(ToolReply):
                 body = reply.display.body if reply.display and not reply.failed else None
                 if isinstance(body, Diff):
-                    paths.update(change.path for change in body.changes)
-        return paths
+                    self._changed.update(change.path for change in body.changes)
+        self._last_read = messages[-1] if messages else None
 
 
 def read_tags(text: str) -> tuple[list[str], list[str]]:

@@ -78,6 +78,16 @@ async def test_a_resumed_session_counts_the_files_on(repository):
     assert (info.files, info.tags) == (2, ("parser",))
 
 
+async def test_files_changed_after_a_rewind_are_counted(repository):
+    script = [write("a.py"), "Done.", write("b.py"), write("c.py"), "Done."]
+    session = await make(repository, *script)(OpenRequest())
+    await play(session, "write a")
+    await session.rewind.undo()
+    await play(session, "write b and c")
+    await session.close()
+    assert (await listed(session)).files == 3
+
+
 async def test_a_session_is_labelled_from_outside_and_keeps_branch_and_files(repository):
     session = await make(repository, write("a.py"), "Done.")(OpenRequest())
     await play(session, "write a")
