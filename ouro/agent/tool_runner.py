@@ -263,7 +263,10 @@ class ToolBatch:
             tool = self._runner.tools.get(call.name)
             result = self._results.get(call.id)
             if tool and result and not result.failed and tool.effect in (Effect.READ, Effect.WRITE):
-                tool, args = self._runner.parse(call)
+                try:
+                    tool, args = self._runner.parse(call)
+                except ToolError:  # its file is gone, and several others look like it
+                    continue
                 paths.extend(tool.targets(args))
         return tuple(paths)
 

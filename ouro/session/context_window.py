@@ -266,9 +266,11 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             restored=restore,
             tokens=(before, after),
         )
-        await memory.record(record)
-        if not restore:  # context that was sent with the items must be sent again
-            self.compactor.on_compacted()
+        try:
+            await memory.record(record)
+        finally:  # the record may be in force although it could not be written
+            if not restore:  # context that was sent with the items must be sent again
+                self.compactor.on_compacted()
         return before, after
 
     def _find_chosen(self, ids: Collection[str], items: Mapping[str, ContextItem]) -> set[str]:

@@ -11,7 +11,7 @@ from fakes.agents import make_agent, make_runner, stream_events, turn_of
 from ouro.agent.compactor import TOO_LONG_HINT
 from ouro.agent.loop import LAST_CHECK_SECONDS, Prompt
 from ouro.display import Display, Plain
-from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed
+from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed, ToolError
 from ouro.events import (
     Compacted,
     Notice,
@@ -327,6 +327,35 @@ async def test_folder_instructions_follow_the_first_file_of_that_folder(world):
     model = ScriptedModel([call("echo", what="a"), "Done."])
     await play(world.agent(model, instructions_for=lambda _: "Here we use tabs."))
     assert model.requests[1].messages[-1] == Message("user", (Context("Here we use tabs."),))
+
+
+async def test_a_path_that_became_unclear_since_its_call_is_left_out(world, tmp_path):
+    class Moved(Echo):
+        effect = Effect.READ
+        has_run = False
+
+        def targets(self, args):
+            return (args.what,)
+
+        def resolve(self, args):
+            if args.what == "unclear" and self.has_run:
+                raise ToolError("Several names look like it.")
+            return self, args
+
+        async def run(self, args, ctx):
+            result = await super().run(args, ctx)
+            self.has_run = True
+            return result
+
+    asked = []
+    agent = world.agent(
+        ScriptedModel([calls(call("echo", what="unclear"), call("echo", what="b.py")), "Done."]),
+        instructions_for=lambda paths: asked.extend(paths) or "",
+    )
+    agent.tools.tools["echo"] = Moved()
+    seen = await play(agent)
+    assert seen[-1] == TurnFinished("answered")
+    assert asked == ["b.py"]
 
 
 async def test_failed_save_is_reported_and_the_turn_continues(tmp_path):

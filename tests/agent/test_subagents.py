@@ -333,7 +333,7 @@ async def test_reports_enter_a_turn_one_by_one(repository):
     await play(session)
     await until(lambda: len(session.wake.reasons()) == 2)
     [report] = session.turn.agent.steering()
-    assert "Done one." in report.context
+    assert ("Done one." in report.context) != ("Done two." in report.context)
     assert len(session.wake.reasons()) == 1
     await session.close()
 

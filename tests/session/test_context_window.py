@@ -9,7 +9,7 @@ import pytest
 from fakes.waiting import until
 
 from ouro.assemble import Options, open_session
-from ouro.errors import UsageError
+from ouro.errors import SaveFailed, UsageError
 from ouro.events import Compacted, Notice, TurnFinished
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.memory.backend import RewindRecord
@@ -177,6 +177,27 @@ async def test_dropped_outputs_are_not_sent_and_calls_keep_results(repository):
     await again.window.drop(restored, restore=True)
     assert again.memory.context()[: len(before)] == before
     await again.close()
+
+
+async def test_instructions_dropped_with_a_full_disk_are_sent_again(repository, monkeypatch):
+    (repository / "web").mkdir()
+    (repository / "web" / "AGENTS.md").write_text("Use tabs.")
+    (repository / "web" / "page.txt").write_text("Hello.")
+    look = call("read", path="web/page.txt")
+    session, model = await opened(repository, look, "Seen.", look, "Seen.")
+    await say(session, "Look at it.")
+
+    def full(*_given):
+        raise SaveFailed("Not saved: No space left on device.")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(session.memory._store, "save_memory", full)
+        with pytest.raises(SaveFailed):
+            await session.window.drop([item.id for item in session.window.items()])
+    assert "web/AGENTS.md" not in str(session.memory.context())
+    await say(session, "Look again.")
+    assert "web/AGENTS.md" in str(model.requests[-1].messages)
+    await session.close()
 
 
 async def test_a_dropped_message_of_the_user_leaves_a_note_and_is_not_summarized(repository):
