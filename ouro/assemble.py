@@ -494,9 +494,11 @@ def _build_turn(
         goal.check_caps()
         return await budget.check(calls_made)
 
-    async def about_paths(paths: Sequence[str]) -> Sequence[str]:
+    wake = Wake(basis.settings.session.wake, wake_event, background.jobs, subagents, basis.tasks)
+
+    async def after_tools(paths: Sequence[str]) -> Sequence[str]:
         notes = await session_memory.notes_about_files(paths)
-        return extensions.instructions.for_paths(paths), notes
+        return extensions.instructions.for_paths(paths), notes, *wake.take_news_during_turn()
 
     agent = LoopAgent(
         memory=basis.memory,
@@ -505,7 +507,7 @@ def _build_turn(
         tools=tools,
         compactor=compactor,
         steering=lambda: steering.take_next() or subagents.take_next_report(),
-        about_paths=about_paths,
+        after_tools=after_tools,
         before_call=before_call,
         late_errors=partial(describe_late_errors, extensions.language_servers),
         add_attachments=attachments.attach_to,
@@ -524,7 +526,7 @@ def _build_turn(
         attachments=attachments,
         commands=commands,
         hooks=shared.hooks,
-        wake=Wake(basis.settings.session.wake, wake_event, background.jobs, subagents, basis.tasks),
+        wake=wake,
     )
 
 

@@ -194,7 +194,7 @@ def _build_loop(
         tools=compactor.tools,
         compactor=compactor,
         steering=list,  # nobody sends a message during its turn
-        about_paths=partial(_instructions_for_paths, instructions),
+        after_tools=partial(_instructions_for_paths, instructions),
         before_call=before_call,
         late_errors=partial(describe_late_errors, servers),
         bounds=TurnBounds(shared.basis.settings.limits, cwd),

@@ -174,9 +174,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     """Returns the next user message that arrived during the turn: one by one, so that an interrupt
     loses none.
     """
-    about_paths: Callable[[Sequence[str]], Awaitable[Sequence[str]]]
-    """Returns texts about paths that tools have used, each once: the project instructions of their
-    folders, and notes.
+    after_tools: Callable[[Sequence[str]], Awaitable[Sequence[str]]]
+    """Returns what the model must know after tool calls, each text once: about the paths that they have
+    used, the project instructions of their folders and notes; and what happened in the background.
     """
     before_call: BeforeCall
     late_errors: Callable[[float], Awaitable[str]] = no_text
@@ -460,7 +460,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     ) -> None:
         """Run the calls of an answer, and save the results, also after an interrupt. Then add a
         message with what the model must know: a warning about repetition, instructions and notes
-        about the used paths, new errors in code.
+        about the used paths, what happened in the background, new errors in code.
         """
         batch = self._make_batch(calls, emit)
         try:
@@ -470,7 +470,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         warning = repetition.observe(calls, batch.results())
         progress.observe(calls, batch.results())
         paths = batch.touched_paths()
-        texts = (warning, *await self.about_paths(paths), await self.late_errors(0))
+        errors = await self.late_errors(0)
+        # Last: what it returns is not returned again, so nothing may interrupt before it is saved.
+        texts = (warning, *await self.after_tools(paths), errors)
         if context := tuple(Context(text) for text in texts if text):
             await self._save_message(Message("user", context), emit)
 

@@ -70,7 +70,7 @@ def make_agent(
 ) -> LoopAgent:
     """A LoopAgent whose system prompt is "Be good."."""
 
-    async def about_paths(paths: Sequence[str]) -> Sequence[str]:
+    async def after_tools(paths: Sequence[str]) -> Sequence[str]:
         return (instructions_for(paths),)
 
     async def before_call(calls_made: int) -> str:
@@ -84,7 +84,7 @@ def make_agent(
         runner,
         compactor or make_compactor(memory, runner, models),
         steering,
-        about_paths,
+        after_tools,
         before_call,
         **options,
     )

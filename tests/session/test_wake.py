@@ -26,11 +26,16 @@ def job(command, **more):
     return call("shell", command=command, background=True, **more)
 
 
-class FrontEnd(TurnObserver):
-    """A front end that records what it shows."""
+def job_until_turn(number, command="echo made"):
+    """A job whose command runs after the end of turn `number`: one that ends in it is known in it."""
+    return job(f"until [ -e ended{number} ]; do sleep 0.01; done; {command}")
 
-    def __init__(self, session, **options):
-        self.session, self.shown, self.outcomes = session, [], []
+
+class FrontEnd(TurnObserver):
+    """A front end that records what it shows, and writes a file at the end of each turn."""
+
+    def __init__(self, folder, session, **options):
+        self.folder, self.session, self.shown, self.outcomes = folder, session, [], []
         self.queue = TurnQueue(self, **options)
         self.queue.attach(session)
 
@@ -39,6 +44,7 @@ class FrontEnd(TurnObserver):
 
     def turn_ended(self, outcome, seconds):
         self.outcomes.append(outcome)
+        (self.folder / f"ended{len(self.outcomes)}").touch()
 
     def said(self, words):
         return any(isinstance(event, Notice) and words in event.text for event in self.shown)
@@ -51,7 +57,7 @@ async def open_session(folder, replies, mode="auto", **options):
     settings = {"permissions.mode": "auto", "sandbox.enabled": False, "session.wake": mode}
     made = opener(Options(cwd=folder, settings=settings, trust=True,
                           ready_model=ScriptedModel(replies)))  # fmt: skip
-    return FrontEnd(await made(OpenRequest()), **options)
+    return FrontEnd(folder, await made(OpenRequest()), **options)
 
 
 def news(session):
@@ -80,8 +86,28 @@ async def test_the_end_of_a_job_starts_a_turn_with_its_tail(tmp_path):
     await here.queue.close()
 
 
+async def test_a_job_that_ends_during_a_turn_is_news_in_it_and_wakes_nobody(tmp_path):
+    until_gone = 'while kill -0 "$(cat pid)" 2>/dev/null; do sleep 0.01; done; sleep 0.3'
+    here = await open_session(
+        tmp_path,
+        [
+            job("echo $$ > pid.new; mv pid.new pid; until [ -e go ]; do sleep 0.01; done; exit 3"),
+            call("shell", command=f"until [ -e pid ]; do sleep 0.01; done; touch go; {until_gone}"),
+            "The server has died.",
+        ],
+    )
+    here.queue.say(Draft("serve"))
+    await here.ended(1)
+    (told,) = news(here.session)
+    assert told.startswith("job_1 ended (exit code 3)")
+    assert here.said("job_1 ended (exit code 3). The agent is informed.")
+    roles = [message.role for message in here.session.memory.messages()]
+    assert roles[-3:] == ["tool", "user", "assistant"]
+    assert not here.session.turn.wake.reasons()
+
+
 async def test_a_job_whose_end_the_model_has_read_does_not_wake_it(tmp_path):
-    replies = [job("echo made"), call("shell_output", id="job_1", wait_seconds=9),
+    replies = [job("echo made; sleep 600"), call("shell_output", id="job_1", wait_seconds=9),
                call("shell_kill", id="job_1"), "Done."]  # fmt: skip
     here = await open_session(tmp_path, replies)
     here.queue.say(Draft("build"))
@@ -93,7 +119,9 @@ async def test_a_job_whose_end_the_model_has_read_does_not_wake_it(tmp_path):
 
 
 async def test_at_most_three_turns_in_a_row_start_without_the_user(tmp_path):
-    again = itertools.chain.from_iterable((job(f"echo {n}"), f"Started {n}.") for n in range(99))
+    again = itertools.chain.from_iterable(
+        (job_until_turn(n, f"echo {n}"), f"Started {n}.") for n in range(1, 99)
+    )
     here = await open_session(tmp_path, again)
     here.queue.say(Draft("go"))
     await until(lambda: here.said("3 times without you"))
@@ -106,7 +134,7 @@ async def test_at_most_three_turns_in_a_row_start_without_the_user(tmp_path):
 
 
 async def test_with_off_the_next_message_brings_the_news(tmp_path):
-    here = await open_session(tmp_path, [job("echo made"), "Waiting.", "I see."], mode="off")
+    here = await open_session(tmp_path, [job_until_turn(1), "Waiting.", "I see."], mode="off")
     here.queue.say(Draft("build"))
     await here.ended(1)
     await until(lambda: bool(here.session.wake.reasons()))
@@ -119,7 +147,7 @@ async def test_with_off_the_next_message_brings_the_news(tmp_path):
 
 @pytest.mark.parametrize(("answer", "turns"), [("Continue", 2), ("With my next message", 1)])
 async def test_with_ask_the_user_decides(tmp_path, answer, turns):
-    here = await open_session(tmp_path, [job("echo made"), "Waiting.", "I see."], mode="ask")
+    here = await open_session(tmp_path, [job_until_turn(1), "Waiting.", "I see."], mode="ask")
     here.queue.say(Draft("build"))
     asked = lambda kind: any(isinstance(event, kind) for event in here.shown)  # noqa: E731
     await until(lambda: asked(QuestionAsked))
@@ -131,7 +159,7 @@ async def test_with_ask_the_user_decides(tmp_path, answer, turns):
 
 
 async def test_a_message_closes_the_question_and_takes_the_news(tmp_path):
-    here = await open_session(tmp_path, [job("echo made"), "Waiting.", "I see."], mode="ask")
+    here = await open_session(tmp_path, [job_until_turn(1), "Waiting.", "I see."], mode="ask")
     here.queue.say(Draft("build"))
     await until(lambda: any(isinstance(event, QuestionAsked) for event in here.shown))
     here.queue.say(Draft("what now?"))
@@ -250,12 +278,13 @@ async def test_a_withdrawn_message_leaves_news_environment_and_instructions(tmp_
     (tmp_path / "src" / "AGENTS.md").write_text("Use tabs here.\n")
     (tmp_path / "src" / "a.py").write_text("x = 1\n")
     model = ScriptedModel(
-        [job("echo made"), "Waiting.", "I see."], spec=ModelSpec("scripted", window=100_000)
+        [job_until_turn(1), "Waiting.", "I see."], spec=ModelSpec("scripted", window=100_000)
     )
     settings = {"permissions.mode": "auto", "sandbox.enabled": False, "session.wake": "off"}
     made = opener(Options(tmp_path, settings=settings, trust=True, ready_model=model))
     session = await made(OpenRequest())
     await say(session, "build")
+    (tmp_path / "ended1").touch()
     await until(lambda: bool(session.wake.reasons()))
     session.set_mode("edit")
 
