@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -189,6 +190,12 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self.register_theme(make_theme(name, colors))
         # The background of the terminal is not known here: `auto` uses its own colours.
         self.theme = settings.theme if settings.theme in THEMES else ANSI
+
+    def on_load(self) -> None:
+        """Let tasks start in the next step of the event loop, as they do with Python 3.11. With newer
+        versions Textual lets them start within `create_task`, before its caller has kept the task.
+        """
+        asyncio.get_running_loop().set_task_factory(None)
 
     def compose(self) -> ComposeResult:
         yield from (self._head, self.table, self._foot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import time
@@ -156,6 +157,12 @@ class OuroApp(App[int], inherit_bindings=False):
 
     def get_default_screen(self) -> Screen[Any]:
         return self.conversation
+
+    def on_load(self) -> None:
+        """Let tasks start in the next step of the event loop, as they do with Python 3.11. With newer
+        versions Textual lets them start within `create_task`, before its caller has kept the task.
+        """
+        asyncio.get_running_loop().set_task_factory(None)
 
     def on_mount(self) -> None:
         """Queue the message of the command line, and open the session after the first frame."""

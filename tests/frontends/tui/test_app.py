@@ -18,8 +18,21 @@ from ouro.events import (
     TodosChanged,
 )
 from ouro.frontends.history import PromptHistory
+from ouro.frontends.tui.agents_app import AgentsApp
+from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.dialogs import HelpSheet
 from ouro.frontends.tui.screens.picker import Picker
+
+
+@pytest.mark.parametrize(
+    "make_app",
+    [lambda: screen_of(FakeSession([])), lambda: AgentsApp(ScreenSettings(version="0.1.0"))],
+)
+async def test_tasks_do_not_start_before_they_are_kept_on_any_python(make_app):
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(lambda loop, coro, **more: asyncio.Task(coro, loop=loop, **more))
+    async with make_app().run_test():
+        assert loop.get_task_factory() is None
 
 
 async def test_enter_sends_the_prompt_and_shows_the_answer():
