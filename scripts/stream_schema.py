@@ -8,6 +8,7 @@ A test compares the file with what this writes, and each kind of line with the s
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -110,6 +111,8 @@ def stream_schema() -> dict[str, Any]:
     for name, definition in definitions.items():
         properties = definition.get("properties", {})
         properties.pop(NOT_WRITTEN.get(name, ""), None)
+        if "description" in definition:  # Python 3.13 removes the indentation itself
+            definition["description"] = inspect.cleandoc(definition["description"])
         if name not in inputs:  # every field is written; further ones may be added
             definition["required"] = [
                 field for field in properties if field not in OPTIONAL.get(name, ())

@@ -45,9 +45,13 @@ def _wide_lines(source: Source) -> list[str]:
     if not wide:
         return []
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        # Python 3.12 and newer split an f-string into several tokens.
+        is_text = token.type == tokenize.STRING or tokenize.tok_name[token.type].startswith(
+            "FSTRING"
+        )
         is_pragma = token.type == tokenize.COMMENT and token.string.startswith(
             ("# noqa", "# type: ignore")
         )
-        if token.type == tokenize.STRING or is_pragma:
+        if is_text or is_pragma:
             wide -= set(range(token.start[0], token.end[0] + 1))
     return [f"{source.name}:{number}" for number in sorted(wide)]

@@ -261,7 +261,7 @@ def test_a_headless_answer_loads_few_modules(ouro, tmp_path):
         }
     )
     # One is the finder of an installation in place.
-    assert len(modules) <= 374 + 5 * (sys.version_info >= (3, 13)), sorted(modules)
+    assert len(modules) <= 374 + 6 * (sys.version_info >= (3, 13)), sorted(modules)
 
 
 def test_a_section_of_the_settings_is_defined_without_generated_code():

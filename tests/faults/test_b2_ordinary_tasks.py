@@ -46,7 +46,7 @@ async def test_b2_ordinary_tasks_ask_at_most_once_in_auto(repository, tmp_path, 
     if choose_sandbox(tmp_path).sandbox.tier != "bubblewrap":
         pytest.skip("needs bubblewrap")
     (repository / "test_api.py").write_text(
-        "import unittest\n\nimport api\n\n\nclass T(unittest.TestCase):\n    pass\n"
+        "import unittest\n\nimport api\n\n\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
     )
     (repository / "Makefile").write_text(
         "built:\n\tprintf '#!/bin/sh\\necho built\\n' > built; chmod +x built\nclean:\n\trm built\n"

@@ -207,11 +207,15 @@ async def test_server_without_mcp_is_reported_with_its_address(bench: Bench, ans
 async def test_a_login_whose_page_does_not_come_ends(bench: Bench):
     """The metadata of a server behind a VPN that is off is never answered."""
 
+    unanswered = []
+
     async def refuse(reader, writer):
         request = await reader.readuntil(b"\r\n\r\n")
         if request.startswith(b"POST"):
             writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             writer.close()
+        else:
+            unanswered.append(writer)  # Python 3.13 closes a writer that nothing holds
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
@@ -219,6 +223,8 @@ async def test_a_login_whose_page_does_not_come_ends(bench: Bench):
         addresses: list[str] = []
         with pytest.raises(ServerFailed, match="has not named its login page for 3 s"):
             await servers.by_name["remote"].login(addresses.append)
+        for writer in unanswered:
+            writer.close()
     assert addresses == []
 
 

@@ -132,13 +132,13 @@ def _update_relative_sockets(paths: Mapping[str, str]) -> None:
 
 def _resolve_for_process(pid: str, path: str) -> str:
     """Returns the real path of a path that the process `pid` uses: relative to its folder, or below
-    `/proc/self`. Returns `_NOT_FOUND` if the process has ended.
+    `/proc/self`. Returns `_NOT_FOUND` if nothing is there, or the process has ended.
     """
     is_below_process = path.startswith(_PROCESS_FOLDER)
     below = path.replace(_PROCESS_FOLDER, "") if is_below_process else f"cwd/{path}"
     try:
-        return os.path.realpath(f"/proc/{pid}/{below}")
-    except OSError:  # `realpath` raises if a link is removed while it looks at it
+        return os.path.realpath(f"/proc/{pid}/{below}", strict=True)
+    except OSError:
         return _NOT_FOUND
 
 

@@ -133,6 +133,9 @@ async def test_it_is_listed_archived_after_a_week_and_can_be_restored(repository
 
 async def test_a_passing_test_of_a_later_turn_on_the_same_file_confirms_it(repository):
     (repository / "api.py").write_text("PORT = 1\n")
+    (repository / "test_api.py").write_text(
+        "import unittest\n\n\nclass Test(unittest.TestCase):\n    def test_it(self): pass\n"
+    )
     looks, tests = call("read", path="api.py"), run("python -m unittest -q")
     fails = run("python -m unittest -q missing")
     settings = {"memory.capture": True, "memory.cadence_turns": 10}
