@@ -6,13 +6,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    ModelError,
+    ModelUnavailable,
+    RequestRefused,
+    StreamCut,
+)
 from ouro.llm.adaptive_model import AdaptiveModel, ModelRequest
 from ouro.llm.anthropic import MARKED_MESSAGES, mark_for_cache, signed_thinking
+from ouro.llm.litellm_worker import CREDENTIALS, MISSING_MODULE
 from ouro.llm.model import Chunk, Effort, Embedded, Endpoint, ModelSpec, ThinkingChunk, ToolSpec
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, format_tools
 from ouro.llm.openai_embeddings import parse_vectors
@@ -28,6 +37,10 @@ from ouro.utils.worker_process import WorkerProcess, WorkerStopped
 
 TOO_LONG = "ContextWindowExceededError"
 """The name of the error of litellm for a request that is too long."""
+FRESH_SECONDS = 30.0
+"""A process that is not older has read the present credentials."""
+PACKAGES = {"google": "google-auth", "botocore": "boto3"}
+"""A module that litellm needs -> the package with it, if that has another name."""
 WORKER = ("-m", "ouro.llm.litellm_worker")
 """How Python runs the process of litellm."""
 
@@ -63,12 +76,12 @@ class LiteLLMModel(AdaptiveModel):
 
     async def _renew_key(self) -> bool:
         """Read the key again; see AdaptiveModel. Without a key litellm itself finds the credentials,
-        such as those of AWS: its process is started again, because it keeps what it has read.
+        such as those of AWS: its process is started again, because it keeps what it has read. One
+        that has just read them is only started for the next message.
         """
         if self._endpoint.api_key:
             return await super()._renew_key()
-        await asyncio.to_thread(restart_process)
-        return True
+        return await asyncio.to_thread(restart_process) > FRESH_SECONDS
 
     def _rebuild_format(self) -> None:
         super()._rebuild_format()
@@ -200,6 +213,17 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
     if provider_text and "litellm." in class_names:
         text = provider_text.strip()
     message = redact(text, *endpoint.secrets)
+    if error["kind"] == CREDENTIALS:
+        return AuthenticationFailed(
+            f"The credentials for {model} cannot be used: {' '.join(message.split())}",
+            "Renew them, and send the message again.",
+        )
+    if error["kind"] == MISSING_MODULE:
+        package = PACKAGES.get(message, message)
+        return RequestRefused(
+            f"{model} needs the Python package {package}, which is not installed.",
+            "Install it into the environment of ouro.",
+        )
     if error["kind"] == TOO_LONG:
         return _too_long_error(error, message, endpoint)
     if error["begun"]:
@@ -290,6 +314,8 @@ async def stream_events(
 
 _process: WorkerProcess | None = None
 """The process that all models share; None if no model uses it."""
+_started_at = 0.0
+"""When it was started, as `time.monotonic`."""
 _users: set[object] = set()
 """The models that use the process."""
 _process_lock = threading.Lock()
@@ -300,21 +326,22 @@ def share_process(user: object) -> WorkerProcess:
     """The shared process; it is started if there is none, or if it died. It runs until each of its
     users has called `leave_process`.
     """
-    global _process
+    global _process, _started_at
     with _process_lock:
         _users.add(user)
         if _process is None or not _process.alive:
-            _process = WorkerProcess(WORKER)
+            _process, _started_at = WorkerProcess(WORKER), time.monotonic()
         return _process
 
 
-def restart_process() -> None:
-    """Stop the shared process; the next use starts a new one."""
+def restart_process() -> float:
+    """Stop the shared process; the next use starts a new one. Returns its age in seconds."""
     global _process
     with _process_lock:
         if _process is not None:
             _process.stop()
             _process = None
+        return time.monotonic() - _started_at
 
 
 def leave_process(user: object) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ouro.utils.json_object import JsonObject
@@ -23,6 +24,14 @@ STREAM_OPTIONS: dict[str, Any] = CALL_OPTIONS | {
     "_skip_mcp_handler": True,
 }
 """The options of a call whose answer is streamed."""
+CREDENTIALS, MISSING_MODULE = "Credentials", "MissingModule"
+"""The kinds of errors before any request: credentials that cannot be used, and a Python module that
+is not installed; the message is then its name.
+"""
+_CREDENTIAL_PACKAGES = ("botocore.", "google.auth.", "azure.")
+"""The packages that find credentials."""
+_CREDENTIAL_ERROR = re.compile(r"Credential|SSO|Token|Auth|Profile|Login|Refresh")
+"""Matches the name of an error about credentials; the others of these packages are about the network."""
 DELTA_KEYS = {"content", "reasoning_content", "thinking_blocks", "tool_calls", "refusal"}
 """The keys of a delta that are sent on."""
 
@@ -114,6 +123,10 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     from ouro.llm.provider_errors import causes_of, describe_connection_error
 
     causes = causes_of(error)
+    local = _local_error(causes)
+    if local:
+        kind, message = local
+        return {"kind": kind, "status": None, "message": message, "headers": {}}
     connection_errors = [
         describe_connection_error(cause)
         for cause in causes
@@ -131,9 +144,27 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
         "kind": type(error).__name__,
         # litellm reports 500 if there was no answer.
         "status": statuses[-1] if statuses and not connection_errors else None,
-        "message": connection_errors[-1] if connection_errors else str(error),
+        "message": connection_errors[-1] if connection_errors else _without_traceback(error),
         "headers": headers,
     }
+
+
+def _local_error(causes: Sequence[BaseException]) -> tuple[str, str] | None:
+    """The kind and the message of an error before any request; None if it is none. litellm reports
+    such an error as one of the connection, with a traceback.
+    """
+    for cause in causes:
+        name, package = type(cause).__name__, type(cause).__module__
+        if package.startswith(_CREDENTIAL_PACKAGES) and _CREDENTIAL_ERROR.search(name):
+            return CREDENTIALS, str(cause)
+        if isinstance(cause, ModuleNotFoundError) and cause.name:
+            return MISSING_MODULE, cause.name
+    return None
+
+
+def _without_traceback(error: BaseException) -> str:
+    """The message of an error, without the traceback that litellm adds."""
+    return str(error).partition("Traceback (most recent call last)")[0].strip()
 
 
 def _forbid_redirects() -> None:

@@ -11,13 +11,18 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import (
+    EndpointConnectionError,
+    NoCredentialsError,
+    UnauthorizedSSOTokenError,
+)
 from fakes.model_server import Reply, Tokens, failure
 from fakes.waiting import until
 from fakes.wires import KEY, Wire, chunks_of, first_text
 from msgspec.structs import replace
 
-from ouro.errors import ModelUnavailable, StreamCut
-from ouro.llm import Endpoint, Timeouts, ToolSpec, litellm_model
+from ouro.errors import AuthenticationFailed, ModelUnavailable, RequestRefused, StreamCut
+from ouro.llm import Endpoint, Timeouts, ToolSpec, litellm_model, litellm_worker
 from ouro.messages import Image, system, user
 from ouro.utils.worker_process import WorkerProcess
 
@@ -73,11 +78,46 @@ async def test_dead_process_is_reported_and_replaced(litellm):
 async def test_credentials_that_litellm_finds_itself_are_read_again(claude, monkeypatch):
     """anthropics/claude-code#2280: expired credentials of AWS are renewed outside of the program."""
     claude.server.script(["Back."])
+    monkeypatch.setattr(litellm_model, "FRESH_SECONDS", 0)
     before = litellm_model.share_process("tests").pid
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)  # stands for a renewed file of credentials
     assert (await claude.ask(key="")).text == "Back."
     assert litellm_model.share_process("tests").pid != before
     litellm_model.restart_process()  # other tests have no such key
+
+
+def failed_in_litellm(cause):
+    """The error of litellm about an error in its own process, as its worker reports it."""
+    try:
+        try:
+            raise cause
+        except Exception:
+            text = (
+                "litellm.APIConnectionError: it failed\nTraceback (most recent call last):\n File x"
+            )
+            raise RuntimeError(text)  # noqa: B904 (litellm does so)
+    except RuntimeError as error:
+        return {**litellm_worker._error_fields(error), "begun": False}
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind", "said"),
+    [
+        (UnauthorizedSSOTokenError(), AuthenticationFailed, "aws sso login"),
+        (NoCredentialsError(), AuthenticationFailed, "Unable to locate credentials"),
+        (EndpointConnectionError(endpoint_url="x"), ModelUnavailable, "it failed"),
+        (ModuleNotFoundError(name="google"), RequestRefused, "package google-auth"),
+        (TypeError("odd"), ModelUnavailable, "it failed"),
+    ],
+)
+def test_an_error_before_a_request_names_its_cause(cause, kind, said):
+    """anthropics/claude-code#849: an expired login of AWS was repeated for two minutes, with a
+    traceback as its reason.
+    """
+    error = litellm_model._make_error(failed_in_litellm(cause), Endpoint(), "bedrock/m")
+    assert type(error) is kind
+    assert said in str(error)
+    assert "Traceback" not in str(error)
 
 
 @pytest.mark.parametrize("when", ["at once", "after its death"])
