@@ -398,6 +398,9 @@ def _command_line(entry: Mapping[str, Any]) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is that of a server on this machine, by http."""
-    address = urlsplit(url)
+    """Whether an address is that of a server on this machine, by http. False if it is not valid."""
+    try:
+        address = urlsplit(url)
+    except ValueError:  # a bracket is not closed
+        return False
     return address.scheme == "http" and address.hostname in LOOPBACK

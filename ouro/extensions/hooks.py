@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ouro.errors import ConfigError
+from ouro.errors import ConfigError, OuroError
 from ouro.extensions.correction_checks import Check, Checks
 from ouro.extensions.hook_files import (
     DEFAULT_SECONDS,
@@ -327,7 +327,9 @@ class Hooks:
     async def _get_answer(
         self, hook: Hook, event_data: Mapping[str, Any], seconds: float
     ) -> HookAnswer:
-        """Run what the hook consists of: a rule, a command, a subagent, a model or a server."""
+        """Run what the hook consists of: a rule, a command, a subagent, a model or a server. If its
+        command cannot be confined, the answer is a failed one.
+        """
         # Few sessions have a hook.
         from ouro.extensions.hook_process import HookAnswer, post, run_command
 
@@ -337,7 +339,10 @@ class Hooks:
         if hook.command:
             argv: Sequence[str] = ("bash", "-c", hook.command)
             if hook.is_project and not hook.check:  # the user wrote the command of a check
-                argv = await asyncio.to_thread(self._confine, argv)
+                try:
+                    argv = await asyncio.to_thread(self._confine, argv)
+                except (OSError, OuroError) as error:
+                    return HookAnswer.failed(f"it cannot be confined: {error}")
             environment = {**self._environment, "CLAUDE_PLUGIN_ROOT": hook.plugin}
             return await run_command(argv, data, self._folder_of(hook), environment, seconds)
         if hook.traits.checker:

@@ -62,6 +62,23 @@ async def test_r2_project_hooks_are_confined_and_user_hooks_are_not(tmp_path):
     assert (tmp_path / "runs").read_text() == " yes "
 
 
+async def test_a_guard_that_cannot_be_confined_refuses_with_the_reason(tmp_path):
+    def confine(argv):
+        raise OSError("the files that rules deny to read are too many to hide")
+
+    found, _ = load_hooks((), [HookSettings("before-tool", "true")], {})
+    hooks = Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT, confine=confine)
+    outcome = await hooks.run("before-tool", {}, ("edit",))
+    assert outcome.verdict == "deny"
+    assert "it cannot be confined: the files that rules deny to read" in outcome.reason
+
+
+def test_an_address_that_is_not_valid_is_reported():
+    found, problems = load_hooks([HookSettings("before-tool", url="http://[::1/check")], [], {})
+    assert (len(found), found[0].is_guard) == (1, False)
+    assert "http://[::1/check is not on this machine" in problems[0]
+
+
 async def test_hook_gets_the_event_as_json(tmp_path):
     hooks, _ = hooks_of(tmp_path, "cat > given.json")
     await hooks.run(
