@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -15,6 +14,7 @@ from ouro.extensions.correction_checks import Check
 from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import demand_tools, own_rule
 from ouro.settings import FailureAction, HookEvent, HookSettings
+from ouro.utils.addresses import split_url
 from ouro.utils.lenient_json import amount, dictionaries, dictionary, read_json
 from ouro.utils.ouro_paths import get_config_path, get_home, tilde
 from ouro.utils.text import one_line
@@ -399,8 +399,5 @@ def _command_line(entry: Mapping[str, Any]) -> str:
 
 def is_loopback(url: str) -> bool:
     """Whether an address is that of a server on this machine, by http. False if it is not valid."""
-    try:
-        address = urlsplit(url)
-    except ValueError:  # a bracket is not closed
-        return False
+    address = split_url(url)
     return address.scheme == "http" and address.hostname in LOOPBACK

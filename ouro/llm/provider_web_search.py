@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,6 +16,7 @@ from ouro.llm.model import Endpoint, Model, ModelSpec
 from ouro.llm.openai_responses import ResponsesWire, parse_usage
 from ouro.llm.wire import make_usage
 from ouro.messages import Usage
+from ouro.utils.addresses import split_url
 from ouro.utils.lenient_json import count, dictionaries, dictionary, string
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _responses_pages(answer: JsonObject) -> Iterator[ProviderPage]:
     for item in items:
         for source in dictionaries(dictionary(item.get("action")).get("sources")):
             url = string(source.get("url"))
-            yield ProviderPage(url, urlsplit(url).hostname or "")
+            yield ProviderPage(url, split_url(url).hostname or "")
 
 
 def _last_words(text: str) -> str:

@@ -272,6 +272,10 @@ def check_server(name: str, server: McpServerSettings) -> None:
         raise ConfigError(
             f"The `url` of {name} begins with http:// or https://, not `{server.url[:40]}`."
         )
+    try:
+        urlsplit(server.url)
+    except ValueError as error:
+        raise ConfigError(f"The `url` of {name} is not valid: {error}.") from error
 
 
 def public_url(url: str) -> str:

@@ -1,8 +1,9 @@
-"""Which addresses are on the internet."""
+"""URLs that may be invalid, and which addresses are on the internet."""
 
 from __future__ import annotations
 
 import ipaddress
+from urllib.parse import SplitResult, urlsplit
 
 _NOT_PUBLIC = tuple(
     map(
@@ -23,6 +24,16 @@ _NOT_PUBLIC = tuple(
 """Special addresses that Python's tables call global."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """Addresses of IPv6 that a gateway translates to the address of IPv4 in their last 32 bits."""
+
+
+def split_url(url: str) -> SplitResult:
+    """Returns the parts of a URL. All of them are empty if it is not valid, such as `http://[host]/`:
+    `urlsplit` raises ValueError then.
+    """
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 def is_on_internet(address: str) -> bool:

@@ -25,6 +25,7 @@ def project(root, servers):
     ({"command": "x", "url": "http://y"}, "bad needs `command` or `url`, and not both"),
     ({"command": "x", "timeout_seconds": 0}, "`timeout_seconds` of bad must be more than 0, not 0"),
     ({"url": "file:///etc"}, "begins with http:// or https://"),
+    ({"url": "http://[host]/mcp"}, "The `url` of bad is not valid"),
 ])  # fmt: skip
 def test_invalid_entry_is_left_out_alone(home, tmp_path, entry, why):
     found = find_servers(

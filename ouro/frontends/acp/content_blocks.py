@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from acp import schema as acp
 
@@ -15,6 +15,7 @@ from ouro.errors import UsageError
 from ouro.images import make_image
 from ouro.messages import ATTACHED, Image
 from ouro.session import Draft
+from ouro.utils.addresses import split_url
 
 _READABLE_SCHEMES = ("file", "http", "https")
 """The links that tools can read; others, such as `zed:`, only the editor can."""
@@ -54,7 +55,7 @@ def draft_of(blocks: Iterable[Any], folders: Sequence[Path]) -> Draft:
                 images.append(_decode_image(name, block.data))
             case acp.ResourceContentBlock():
                 text = _with_mention(text, _mention_name(block.uri, folders))
-                if urlsplit(block.uri).scheme not in _READABLE_SCHEMES:
+                if split_url(block.uri).scheme not in _READABLE_SCHEMES:
                     text += " [the editor has sent only this link, not its content]"
             case acp.EmbeddedResourceContentBlock(resource=acp.TextResourceContents() as resource):
                 name = _mention_name(resource.uri, folders)
@@ -86,7 +87,7 @@ def _mention_name(uri: str, folders: Sequence[Path]) -> str:
     relative to the first of `folders` that contains it, and has a line number if the URI has one.
     Any other resource is named by its URI.
     """
-    parts = urlsplit(uri)
+    parts = split_url(uri)
     if parts.scheme != "file":
         return uri
     path = Path(unquote(parts.path))

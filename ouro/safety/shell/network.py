@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from urllib.parse import urlsplit
 
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.read_only import git_words, only_reads, read_options
 from ouro.safety.shell.tables import UNKNOWN, names, rows
 from ouro.safety.shell.wrappers import SHELLS, WORDS_FROM_INPUT
+from ouro.utils.addresses import split_url
 
 FETCHERS = names(
     "curl wget fetch aria2c axel nc ncat netcat socat http https xh lynx w3m links lftp ftp sftp"
@@ -182,7 +182,9 @@ def names_of_fetched(command: Command) -> list[str]:
     last_parts: list[str] = []
     for word in command.arguments:
         text = word.text
-        path = urlsplit(text).path if "://" in text else text
+        # curl expands `http://[1-3].example/x.sh`, which is not a valid address by itself.
+        parts = split_url(text)
+        path = parts.path if "://" in text and parts.scheme else text
         name = re.split(r"[/:]", path.rstrip("/"))[-1]
         if name != text:
             last_parts += [name, name.removesuffix(".git")]
