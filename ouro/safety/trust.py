@@ -17,11 +17,11 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.safety.project_programs import named_programs
 from ouro.safety.protected import reserved_area
-from ouro.utils.files import open_regular, read_start, write_private
+from ouro.utils.files import lock_file, open_regular, read_start, write_private
 from ouro.utils.git import Git, GitError
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import parse_json
-from ouro.utils.ouro_paths import get_home, tilde
+from ouro.utils.ouro_paths import ensure_private_dir, get_home, tilde
 from ouro.utils.yaml import convert, read_yaml
 
 FILE_HEADER = """\
@@ -50,6 +50,8 @@ class TrustStore:
         """The problem with the file; empty if there is none."""
         self._entries = self._read()
         """What the user trusts in each folder, by the folder."""
+        self._unsaved: dict[str, TrustEntry] = {}
+        """Those of them that could not be written, and hold only for this process."""
 
     def is_trusted(self, root: Path, files: Sequence[Path]) -> bool:
         """Whether the user has trusted this folder with the present contents of `files`; True
@@ -77,28 +79,45 @@ class TrustStore:
 
     def trust(self, root: Path, files: Sequence[Path]) -> None:
         """Save that the user trusts these files of a folder with their present contents. What was
-        trusted before stays trusted.
+        trusted before stays trusted, unless the user has removed it from the file meanwhile.
 
         Raises:
             ConfigError: a file cannot be read; or the store cannot be written, and the trust holds
                 only for this process.
         """
-        import yaml
-
         root = root.resolve()
         new_hashes = {_name_below(root, path): _content_hash(path) for path in files}
-        self._entries = {**self._entries, **self._read()}  # another ouro may have written meanwhile
-        self._entries[_escaped_text(root)] = TrustEntry({**self._entry(root).files, **new_hashes})
+
+        def with_new(entries: Mapping[str, TrustEntry]) -> dict[str, TrustEntry]:
+            """Returns the entries with that of the folder, to which the new files are added."""
+            key = _escaped_text(root)
+            before = entries.get(key, TrustEntry()).files
+            return {**entries, key: TrustEntry({**before, **new_hashes})}
+
         try:
-            if self._broken:  # the user may still want what is in it
-                self._path.replace(self._path.with_name(f"{self._path.name}.broken"))
-            entries = {key: {"files": dict(entry.files)} for key, entry in self._entries.items()}
-            write_private(self._path, FILE_HEADER + yaml.safe_dump(entries))
-            self._broken = False
+            ensure_private_dir(self._path.parent)
+            with lock_file(self._path.with_suffix(".lock")):
+                saved = self._read()
+                # If the file is broken now, what it had before is saved again.
+                known = self._entries if self._broken else {**saved, **self._unsaved}
+                self._entries = with_new(known)
+                self._save()
         except OSError as error:
+            self._entries, self._unsaved = with_new(self._entries), with_new(self._unsaved)
             raise ConfigError(
                 f"{tilde(self._path)} cannot be written: {error.strerror}."
             ) from error
+        self._unsaved = {}
+
+    def _save(self) -> None:
+        """Write the entries to the file. A broken file is renamed before. Raises OSError."""
+        import yaml
+
+        if self._broken:  # the user may still want what is in it
+            self._path.replace(self._path.with_name(f"{self._path.name}.broken"))
+        entries = {key: {"files": dict(entry.files)} for key, entry in self._entries.items()}
+        write_private(self._path, FILE_HEADER + yaml.safe_dump(entries))
+        self._broken = False
 
     def _entry(self, root: Path) -> TrustEntry:
         """Returns what the user trusts in a folder; an empty entry if nothing."""
@@ -111,7 +130,7 @@ class TrustStore:
         name = tilde(self._path)
         try:
             table = read_yaml(self._path, name)
-            return {
+            entries = {
                 key: convert(node, to=TrustEntry, name=name, path=key)
                 for key, node in table.entries.items()
             }
@@ -119,6 +138,8 @@ class TrustStore:
             self._broken = True
             self.notice = f"No folder is trusted: {error.message}"
             return {}
+        self._broken = False  # the user may have mended it
+        return entries
 
 
 def _escaped_text(path: Path) -> str:
@@ -467,9 +488,8 @@ def _resolve_cached(path: Path) -> Path:
 
 
 def _is_users_file(path: Path, home: Path) -> bool:
-    """Whether a path, with links followed, is in the folder `home` and not in a place of keys."""
-    resolved = path.resolve()
-    return resolved.is_relative_to(home.resolve()) and reserved_area(resolved) is None
+    """Whether a path, with links followed, is in the folder `home`."""
+    return path.resolve().is_relative_to(home.resolve())
 
 
 def _has_hooks(path: Path) -> bool:

@@ -54,7 +54,7 @@ def test_f8_imports_from_outside_the_project_and_of_keys_are_refused(home, repos
         f"{repository}/AGENTS.md: @~/notes.md is outside of {repository}",
         f"{repository}/AGENTS.md: @~/.ssh/id_rsa is outside of {repository}",
         f"{repository}/AGENTS.md: @missing.md is not there",
-        f"{home}/.ouro/AGENTS.md: @~/.ssh/id_rsa is outside of {home}",
+        f"{home}/.ouro/AGENTS.md: @~/.ssh/id_rsa is not imported: it may hold keys",
     ]
 
 

@@ -131,6 +131,33 @@ def test_broken_trust_file_trusts_nothing_and_is_set_aside(folder, home, text):
     assert (home / ".ouro" / "trusted.yaml.broken").read_text() == text
 
 
+def test_an_entry_that_the_user_removes_meanwhile_is_not_saved_again(folder, store, tmp_path):
+    files = acting_files(folder)
+    store.trust(folder, files)
+    get_trust_path().write_text("# nothing\n")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "AGENTS.md").write_text("be brief\n")
+    store.trust(other, acting_files(other))
+    assert not TrustStore(get_trust_path()).is_trusted(folder, files)
+    assert not store.is_trusted(folder, files)
+
+
+def test_a_file_that_the_user_mends_meanwhile_is_kept(folder, home, store, tmp_path):
+    files = acting_files(folder)
+    store.trust(folder, files)
+    saved = get_trust_path().read_text()
+    get_trust_path().write_text("{broken")
+    opened = TrustStore(get_trust_path())
+    get_trust_path().write_text(saved)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "AGENTS.md").write_text("be brief\n")
+    opened.trust(other, acting_files(other))
+    assert TrustStore(get_trust_path()).is_trusted(folder, files)
+    assert not (home / ".ouro" / "trusted.yaml.broken").exists()
+
+
 def test_concurrent_stores_keep_each_others_trust(folder, home, tmp_path):
     one, two = TrustStore(get_trust_path()), TrustStore(get_trust_path())
     other = tmp_path / "other"
