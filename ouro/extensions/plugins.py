@@ -211,7 +211,7 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
 
 def install(name: str, folder: Path, plugin: Plugin) -> None:
     """Move a fetched plugin to its place, where it replaces an installed one of this name, and save
-    it in the list. Raises ConfigError if it cannot be written.
+    it in the list. Raises ConfigError if it cannot be written; then the installed one stays.
 
     Args:
         folder, plugin: what `fetch_plugin` yields.
@@ -223,9 +223,15 @@ def install(name: str, folder: Path, plugin: Plugin) -> None:
         shutil.rmtree(replaced, ignore_errors=True)
         if target.exists():
             target.rename(replaced)
-        shutil.move(folder, target)
+        try:
+            shutil.move(folder, target)
+            _save({**installed_plugins(), name: plugin})
+        except BaseException:
+            if replaced.exists():
+                shutil.rmtree(target, ignore_errors=True)
+                replaced.rename(target)
+            raise
         shutil.rmtree(replaced, ignore_errors=True)
-        _save({**installed_plugins(), name: plugin})
     except OSError as error:
         raise ConfigError(f"{tilde(target)} cannot be written: {error.strerror}.") from error
 

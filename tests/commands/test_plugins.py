@@ -6,7 +6,15 @@ import pytest
 from fakes.files import git, write
 
 from ouro.cli import main
-from ouro.extensions import find_files, installed_plugins, plugin_folder, plugin_tables
+from ouro.errors import ConfigError
+from ouro.extensions import (
+    fetch_plugin,
+    find_files,
+    install,
+    installed_plugins,
+    plugin_folder,
+    plugin_tables,
+)
 
 
 @pytest.fixture
@@ -240,3 +248,15 @@ def test_plugin_broken_after_install_does_not_affect_the_others(plugin, tmp_path
     tables, problems = plugin_tables("mcpServers")
     assert list(tables) == ["review"]
     assert problems[0].startswith("plugin broken: .mcp.json of the plugin is not valid JSON")
+
+
+def test_a_plugin_that_cannot_be_replaced_stays_installed(home, tmp_path):
+    folder = tmp_path / "review"
+    (folder / "commands").mkdir(parents=True)
+    (folder / "commands/pdf.md").write_text("Read it.")
+    with fetch_plugin(str(folder)) as (name, files, plugin):
+        install(name, files, plugin)
+    with pytest.raises(ConfigError, match="cannot be written"):
+        install(name, tmp_path / "missing", plugin)
+    assert (plugin_folder(name) / "commands/pdf.md").read_text() == "Read it."
+    assert name in installed_plugins()
