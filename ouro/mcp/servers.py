@@ -330,7 +330,7 @@ class McpServer:
     async def _watch(self) -> None:
         """Connect the server, and handle its events until it ends; a failure is recorded and
         reported. Until it is ready, it holds one of the worker's slots, because only a few servers
-        start at the same time.
+        start at the same time. At the end its open questions are withdrawn.
         """
         from ouro.mcp.definition import ServerListing
 
@@ -352,6 +352,8 @@ class McpServer:
             self._on_failure(ServerFailed(f"It sent a wrong list: {error}."))
         finally:
             self.has_started.set()
+            for question in self._question_tasks:  # nobody waits for the answers any more
+                question.cancel()
 
     def _open_request(self) -> JsonObject:
         """The request with which the worker opens the server; variables are filled in. Blocks.
@@ -432,7 +434,7 @@ class McpServer:
 
     async def _answer(self, event: JsonObject) -> None:
         """Answer a question of the server, which is the event. Meanwhile its calls do not time out;
-        then their time limit begins again.
+        then their time limit begins again. If the server has ended meanwhile, the answer is lost.
         """
         for clock in self._clocks:
             clock.reschedule(None)
@@ -442,9 +444,10 @@ class McpServer:
             for clock in self._clocks:
                 clock.reschedule(asyncio.get_running_loop().time() + self.settings.timeout_seconds)
         request = {"server": self.name, "number": event["number"], "value": value}
-        async with aclosing(self._worker.events("answer", request)) as events:
-            async for _event in events:  # sends the request; no event comes back
-                pass
+        with suppress(OuroError):
+            async with aclosing(self._worker.events("answer", request)) as events:
+                async for _event in events:  # sends the request; no event comes back
+                    pass
 
     def _on_failure(self, error: OuroError) -> None:
         """Record why the server has ended or did not start, and report it to the user."""

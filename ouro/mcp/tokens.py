@@ -37,10 +37,8 @@ class Tokens:
         """
         keyring = find_keyring(SERVICE)
         text = keyring.get_password(SERVICE, self._key) if keyring is not None else None
-        if text is None and self._path.exists():
-            text = self._path.read_text(encoding="utf-8")
-        with suppress(ValueError):
-            return dictionary(json.loads(text or "{}"))
+        with suppress(OSError, ValueError):  # no file, or a damaged one
+            return dictionary(json.loads(text or self._path.read_text(encoding="utf-8")))
         return {}
 
     def save(self, name: str, value: Any) -> None:

@@ -27,6 +27,7 @@ from ouro.messages import Image
 from ouro.safety import Effect
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.log import log
 from ouro.utils.text import clean, code_block, cut, escape_invisible, one_line, plural
 
 if TYPE_CHECKING:
@@ -409,7 +410,8 @@ class McpRead(Tool[McpReadArgs]):
 
 async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> bool:
     """Ask the user whether a tool that the server has added or changed may be used as it is now
-    (E1). Returns whether they agree; then its definition is approved.
+    (E1). Returns whether they agree; then its definition is approved, for this session only if that
+    cannot be saved.
     """
     from ouro.mcp.definition import describe_change
 
@@ -422,7 +424,10 @@ async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext
     )
     if await ctx.ask(question) != ("yes",):
         return False
-    server.approve([tool])
+    try:
+        server.approve([tool])
+    except OSError as error:
+        log.warning("the approval of %s.%s is not saved: %s", server.name, tool.name, error)
     return True
 
 

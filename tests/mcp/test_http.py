@@ -374,3 +374,13 @@ async def test_e3_a_forged_answer_to_the_redirect_is_refused(bench: Bench, start
     with pytest.raises(ServerFailed, match="State parameter mismatch"):
         await servers.by_name["remote"].login(forge)
     assert Tokens(servers.by_name["remote"].settings.url).load().get("tokens") is None
+
+
+def test_tokens_that_cannot_be_read_count_as_none(home, monkeypatch):
+    monkeypatch.setattr("ouro.mcp.tokens.find_keyring", lambda _service: None)
+    tokens = Tokens("https://mcp.example/")
+    tokens._path.parent.mkdir(parents=True)
+    tokens._path.write_bytes(b"\xff\xfe")
+    assert tokens.load() == {}
+    tokens.save("scope", "read")
+    assert tokens.load() == {"scope": "read"}

@@ -213,6 +213,26 @@ async def test_f4_a_line_of_100_mb_ends_only_its_server(bench: Bench):
         await call
 
 
+async def test_a_question_of_a_server_that_ends_is_withdrawn(bench: Bench, monkeypatch):
+    is_asked, is_withdrawn = asyncio.Event(), asyncio.Event()
+
+    async def wait_for_user(*_question):
+        is_asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_withdrawn.set()
+
+    monkeypatch.setattr(bench, "_on_question", wait_for_user)
+    one = await bench.open(one=fake()).connect("one")
+    call = asyncio.create_task(one.call("ask", {}, silent))
+    await asyncio.wait_for(is_asked.wait(), 10)
+    os.kill(one.group, signal.SIGKILL)
+    with pytest.raises(ServerFailed, match="exit code -9"):
+        await call
+    await asyncio.wait_for(is_withdrawn.wait(), 10)
+
+
 async def test_e2_server_killed_during_a_call_is_reported_and_restarted(bench: Bench):
     servers = bench.open(one=fake())
     one = await servers.connect("one")

@@ -217,6 +217,21 @@ async def test_e1_changed_tool_is_asked_about_before_use(bench: Bench):
     assert box.around.questions == []
 
 
+async def test_an_approval_that_cannot_be_saved_holds_for_the_session(bench: Bench, home):
+    servers = await ready(bench, one=fake())
+    box = Toolbox(bench, servers)
+    await box.call("one.change", to="Say it.")
+    await until(servers.by_name["one"].unapproved_tools)
+    approved = home / ".ouro" / "mcp" / "approved"
+    approved.rename(approved.with_name("away"))
+    approved.write_text("in the way")
+    box.around.answers = ("yes",)
+    assert (await box.call("one.echo", text="hi")).text == "hi"
+    box.around.questions.clear()
+    assert (await box.call("one.echo", text="hi")).text == "hi"
+    assert box.around.questions == []
+
+
 async def test_f4_a_tool_with_a_schema_that_lies_is_not_in_a_request(bench: Bench):
     await ready(bench, one=fake(tools=["echo", "lie"], lie="a property"))
     again = await ready(bench, one=fake(tools=["echo", "lie"], lie="a property"))
