@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 
 from ouro.utils.files import read_start
 
 _MAX_CONFIG = 1 << 16
 _GIT_TIMEOUT = 5
+MAX_CHOICES = 1_000
+"""Maximum choices of the braces in a pattern: their number doubles with each pair."""
 _LINE_ENDINGS = {"crlf": "\r\n", "lf": "\n", "cr": "\r"}
 
 
@@ -56,15 +60,25 @@ def _value_in(text: str, name: str, setting: str) -> tuple[str, bool]:
 
 
 def _section_matches(pattern: str, name: str) -> bool:
-    """Whether the pattern of a section in `.editorconfig` matches a file: `*.{c,h}`, `docs/**`."""
-    choices = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
-    if choices:
-        before, after = pattern[: choices.start()], pattern[choices.end() :]
-        return any(
-            _section_matches(before + choice + after, name) for choice in choices[1].split(",")
-        )
-    target = name if "/" in pattern.strip("/") else name.rpartition("/")[2]
-    return fnmatchcase(target, pattern.lstrip("/"))
+    """Whether the pattern of a section in `.editorconfig` matches a file: `*.{c,h}`, `docs/**`. Of
+    a pattern with more choices only the first MAX_CHOICES count.
+    """
+    for choice in islice(_expand_braces(pattern), MAX_CHOICES):
+        target = name if "/" in choice.strip("/") else name.rpartition("/")[2]
+        if fnmatchcase(target, choice.lstrip("/")):
+            return True
+    return False
+
+
+def _expand_braces(pattern: str) -> Iterator[str]:
+    """Yields the patterns without braces that a pattern stands for: `*.c` and `*.h` for `*.{c,h}`."""
+    braces = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
+    if braces is None:
+        yield pattern
+        return
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    for choice in braces[1].split(","):
+        yield from _expand_braces(before + choice + after)
 
 
 def git_attribute(path: Path, attribute: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 import pytest
@@ -11,6 +12,7 @@ from ouro.safety import Workspace
 from ouro.tools.edit import Edit, EditArgs, Replacement
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.read import Read, ReadArgs
+from ouro.utils.declared_text import declared_newline
 from ouro.utils.text_encoding import list_declared_encodings
 from ouro.utils.text_files import NotTextError, decode_text, find_ambiguous_char
 
@@ -171,3 +173,12 @@ def test_x12_declared_encoding_counts_before_a_guess(tmp_path):
     assert list_declared_encodings(tmp_path / "a.h", b"<html>\n<meta charset=windows-1251>") == [
         "cp1251"
     ]
+
+
+def test_x12_a_pattern_with_many_choices_takes_no_time(tmp_path):
+    (tmp_path / ".editorconfig").write_text(
+        f"[*{'{a,b}' * 24}.c]\nend_of_line = crlf\n[*.{{h,c}}]\nend_of_line = lf\n"
+    )
+    start = time.process_time()
+    assert declared_newline(tmp_path / "x.c") == "\n"
+    assert time.process_time() - start < 1

@@ -371,6 +371,7 @@ class Containers:
         if old is not None and old.fingerprint == fingerprint and not old.is_lost:
             return old
         if old is not None:
+            del self.running[view.name]  # it is not used again, even if the new one does not start
             old.retire()
             self._retired = [retired for retired in (*self._retired, old) if retired.uses]
         self.running[view.name] = container = self._start(view, fingerprint)

@@ -66,6 +66,19 @@ class TestCommands:
         await bench.run_as("read", "true")
         assert len(engine.boxes()) == 2
 
+    async def test_a_removed_container_is_not_used_again_if_its_successor_did_not_start(
+        self, bench, engine
+    ):
+        await bench.run_as("workspace", "true")
+        (bench.root / ".envrc").write_text("a new read-only file needs another container")
+        engine.is_broken("refuses")
+        with pytest.raises(ToolError):
+            await bench.run_as("workspace", "true")
+        await until(lambda: not engine.boxes())
+        (bench.root / ".envrc").unlink()
+        (engine.state / "refuses").unlink()
+        assert (await bench.run_as("workspace", "echo again")).text.startswith("again")
+
     async def test_what_a_command_leaves_running_is_ended_and_counted(self, bench):
         result = await bench.run_as("workspace", "sleep 987.1 & sleep 987.2 & echo started")
         assert "2 processes were left running and were ended" in result.text
