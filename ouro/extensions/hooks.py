@@ -327,24 +327,15 @@ class Hooks:
     async def _get_answer(
         self, hook: Hook, event_data: Mapping[str, Any], seconds: float
     ) -> HookAnswer:
-        """Run what the hook consists of: a rule, a command, a subagent, a model or a server. If its
-        command cannot be confined, the answer is a failed one.
-        """
+        """Run what the hook consists of: a rule, a command, a subagent, a model or a server."""
         # Few sessions have a hook.
-        from ouro.extensions.hook_process import HookAnswer, post, run_command
+        from ouro.extensions.hook_process import HookAnswer, post
 
         if hook.check and hook.check.rule:
             return _answer_by_rule(hook.check, event_data, self._cwd)
         data = dump_json(event_data, is_ascii=True, default=str).encode()
         if hook.command:
-            argv: Sequence[str] = ("bash", "-c", hook.command)
-            if hook.is_project and not hook.check:  # the user wrote the command of a check
-                try:
-                    argv = await asyncio.to_thread(self._confine, argv)
-                except (OSError, OuroError) as error:
-                    return HookAnswer.failed(f"it cannot be confined: {error}")
-            environment = {**self._environment, "CLAUDE_PLUGIN_ROOT": hook.plugin}
-            return await run_command(argv, data, self._folder_of(hook), environment, seconds)
+            return await self._run_command(hook, data, seconds)
         if hook.traits.checker:
             return await self._check_by_agent(hook, data, seconds)
         if hook.traits.prompt:
@@ -356,6 +347,21 @@ class Hooks:
         if is_loopback(hook.url):
             return await post(hook.url, data, seconds)
         return HookAnswer.failed("its address is not on this machine")
+
+    async def _run_command(self, hook: Hook, data: bytes, seconds: float) -> HookAnswer:
+        """Run the command of a hook, in the sandbox if it is a project's. If it cannot be confined,
+        the answer is a failed one.
+        """
+        from ouro.extensions.hook_process import HookAnswer, run_command
+
+        argv: Sequence[str] = ("bash", "-c", hook.command)
+        if hook.is_project and not hook.check:  # the user wrote the command of a check
+            try:
+                argv = await asyncio.to_thread(self._confine, argv)
+            except (OSError, OuroError) as error:
+                return HookAnswer.failed(f"it cannot be confined: {error}")
+        environment = {**self._environment, "CLAUDE_PLUGIN_ROOT": hook.plugin}
+        return await run_command(argv, data, self._folder_of(hook), environment, seconds)
 
     def _folder_of(self, hook: Hook) -> Path:
         """Where the command of a hook runs. A file of a project names its scripts relative to the
