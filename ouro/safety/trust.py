@@ -138,7 +138,7 @@ class TrustStore:
             self._broken = True
             self.notice = f"No folder is trusted: {error.message}"
             return {}
-        self._broken = False  # the user may have mended it
+        self._broken = False  # the user may have repaired it
         return entries
 
 

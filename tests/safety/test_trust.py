@@ -143,7 +143,7 @@ def test_an_entry_that_the_user_removes_meanwhile_is_not_saved_again(folder, sto
     assert not store.is_trusted(folder, files)
 
 
-def test_a_file_that_the_user_mends_meanwhile_is_kept(folder, home, store, tmp_path):
+def test_a_file_that_the_user_repairs_meanwhile_is_kept(folder, home, store, tmp_path):
     files = acting_files(folder)
     store.trust(folder, files)
     saved = get_trust_path().read_text()
