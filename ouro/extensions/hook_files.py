@@ -14,7 +14,6 @@ from ouro.extensions.correction_checks import Check
 from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import demand_tools, own_rule
 from ouro.settings import FailureAction, HookEvent, HookSettings
-from ouro.utils.addresses import split_url
 from ouro.utils.lenient_json import amount, dictionaries, dictionary, read_json
 from ouro.utils.ouro_paths import get_config_path, get_home, tilde
 from ouro.utils.text import one_line
@@ -399,5 +398,7 @@ def _command_line(entry: Mapping[str, Any]) -> str:
 
 def is_loopback(url: str) -> bool:
     """Whether an address is that of a server on this machine, by http. False if it is not valid."""
+    from ouro.utils.addresses import split_url  # few hooks have an address
+
     address = split_url(url)
     return address.scheme == "http" and address.hostname in LOOPBACK
