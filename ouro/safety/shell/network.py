@@ -181,14 +181,18 @@ def names_of_fetched(command: Command) -> list[str]:
         return []
     last_parts: list[str] = []
     for word in command.arguments:
-        text = word.text
-        # curl expands `http://[1-3].example/x.sh`, which is not a valid address by itself.
-        parts = split_url(text)
-        path = parts.path if "://" in text and parts.scheme else text
-        name = re.split(r"[/:]", path.rstrip("/"))[-1]
-        if name != text:
+        name = re.split(r"[/:]", _address_path(word.text).rstrip("/"))[-1]
+        if name != word.text:
             last_parts += [name, name.removesuffix(".git")]
     return [name for name in dict.fromkeys(last_parts) if name not in ("", ".", "..")]
+
+
+def _address_path(text: str) -> str:
+    """Returns the path of a URL. A text that is no valid URL is returned unchanged: curl expands
+    `http://[1-3].example/x.sh`, so this names a file, too.
+    """
+    parts = split_url(text)
+    return parts.path if "://" in text and parts.scheme else text
 
 
 def target_words(command: Command) -> Sequence[Word]:
