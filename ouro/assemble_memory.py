@@ -431,7 +431,7 @@ def background_roles(
             name = (
                 catalog.resolve(name_in_settings) if name_in_settings else catalog.model_for(role)
             )
-            reason = catalog.unusable(name) if name else ""
+            reason = catalog.why_unusable(name) if name else ""
         except NoModelError as error:
             reason = error.message.rstrip(".")
         if reason:

@@ -281,7 +281,7 @@ def _models(folder: Path) -> Iterator[CheckFinding]:
     name = catalog.resolve(_settings_of(folder).model or catalog.default())
     # Raises NoModelError for a wrong name in the variable of fallbacks, as each start would.
     catalog.fallbacks(name)
-    if reason := catalog.unusable(name):
+    if reason := catalog.why_unusable(name):
         yield CheckFinding(
             "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`"
         )

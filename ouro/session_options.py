@@ -109,7 +109,7 @@ class SessionInputs(msgspec.Struct):
         if options.ready_model:
             return options.ready_model.spec.name
         if used_before and not options.settings.get("model"):
-            if not (reason := catalog.unusable(used_before)):
+            if not (reason := catalog.why_unusable(used_before)):
                 return used_before
             self.notices.append(
                 f"{used_before}, which this session used, cannot be used now: {reason}."
@@ -275,7 +275,7 @@ def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:
         return models.main.spec.name
     try:
         name = catalog.resolve(name_in_settings)
-        reason = catalog.unusable(name)
+        reason = catalog.why_unusable(name)
     except NoModelError as error:
         name, reason = name_in_settings, error.message.rstrip(".")
     if not reason:

@@ -125,7 +125,7 @@ class Catalog:
         if self._file.default:
             return self._resolve_in_file(self._file.default, "default")
         for name in self._names_in_file():
-            if not self.unusable(name):
+            if not self.why_unusable(name):
                 return name
         providers = self._providers_with_key()
         if providers:
@@ -160,7 +160,7 @@ class Catalog:
 
     def _make_choice(self, name: str) -> ModelChoice:
         """A model for a list, with the reason if it cannot be used."""
-        reason = self.unusable(name)
+        reason = self.why_unusable(name)
         return ModelChoice(
             name,
             usable=not reason,
@@ -265,10 +265,10 @@ class Catalog:
         return [
             fallback
             for fallback in dict.fromkeys(names)
-            if fallback != name and not self.unusable(fallback)
+            if fallback != name and not self.why_unusable(fallback)
         ]
 
-    def unusable(self, name: str) -> str:
+    def why_unusable(self, name: str) -> str:
         """Why a model (full name) is not usable; empty if it is."""
         missing_key = self._missing_key(name)
         if missing_key:
@@ -300,7 +300,7 @@ class Catalog:
         Raises:
             NoModelError: its key is missing or could not be fetched.
         """
-        reason = self.unusable(name)
+        reason = self.why_unusable(name)
         if reason:
             hint = ""
             if self._missing_key(name):

@@ -344,7 +344,7 @@ class FileUndo(msgspec.Struct, eq=False):
         turns = await self._turns_since(number)
         return await asyncio.to_thread(safety.TurnDiffs(self.checkpoints).diff, turns)
 
-    async def undo_part(self, number: int, path: str, hunk: str) -> Sequence[str]:
+    async def undo_in_file(self, number: int, path: str, hunk: str) -> Sequence[str]:
         """Undo what the turns since message `number` did to a file; or, if `hunk` is not empty,
         only the hunk with this id in `diff`. Returns lines for the user.
 

@@ -75,7 +75,7 @@ class RepeatedMessages:
 
     async def wait_for_due_message(self) -> RepeatedMessage:
         """Wait until a message is due, and return it: the one that is due longest. It stays due
-        until `count_as_sent`. Messages that are older than MAX_DAYS end. Without messages it waits
+        until `begin_interval`. Messages that are older than MAX_DAYS end. Without messages it waits
         until one is added.
         """
         while True:
@@ -94,13 +94,18 @@ class RepeatedMessages:
             except TimeoutError:
                 pass
 
-    def count_as_sent(self, message: RepeatedMessage) -> bool:
-        """Count a message as sent now, and set when it is sent next. Returns False if the user has
-        ended it meanwhile: then it is not to be sent.
+    def is_ended(self, message: RepeatedMessage) -> bool:
+        """Whether the message is not to be sent any more: the user has ended it, or it was too old."""
+        return message.id not in self._messages
+
+    def begin_interval(self, message: RepeatedMessage, *, is_sent: bool) -> None:
+        """Let a due message be due again after its interval.
+
+        Args:
+            is_sent: whether it is sent now; otherwise it is left out this time.
         """
-        message.runs += 1
+        message.runs += is_sent
         message.next_at = time.monotonic() + message.seconds
-        return message.id in self._messages
 
 
 def format_interval(seconds: float) -> str:

@@ -293,7 +293,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         if path in files.unsure and not hunk:
             return await files.restore_unsure(path)
         number = await self.find_number_back(back)
-        lines = await files.undo_part(number, path, hunk)
+        lines = await files.undo_in_file(number, path, hunk)
         if self.observer:
             undone_messages = self._messages_since(number)
             self.observer.on_files_undone(undone_messages, self.memory.transcript.turns, reason)

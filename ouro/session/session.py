@@ -185,7 +185,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Run a turn with a message; yields its events. TurnFinished comes last, exactly once.
         Raises UsageError if a turn runs.
         """
-        self.wake.user_spoke()
+        self.wake.on_user_message()
         run = partial(self.turn.run, text, images)
         # Also without a goal, because the user may set one while the turn runs. `run_turn` checks
         # the goal that there is when the turn has ended; without one it only runs the turn.
@@ -229,7 +229,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> None:
         """Send a message while a turn runs. It is delivered after the next tool call, as Prompted."""
-        self.wake.user_spoke()
+        self.wake.on_user_message()
         self.turn.steering.add(text, images)
 
     def withdraw(self) -> Draft | None:

@@ -445,7 +445,9 @@ class TurnQueue:
         while not self._is_stopped:
             message = await repeated.wait_for_due_message()
             await self._wait_until_quiet()
-            if repeated.count_as_sent(message) and not self._is_held:
+            is_sent = not self._is_held and not repeated.is_ended(message)
+            repeated.begin_interval(message, is_sent=is_sent)
+            if is_sent:
                 self.queue(Draft(message.text))
 
     def continue_goal(self) -> None:

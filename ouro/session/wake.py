@@ -81,7 +81,7 @@ class Wake:
         self._tasks.emit(Notice(f"{', '.join(job.news for job in jobs)}. The agent is informed."))
         return [_JOBS_HEAD, *(job.take_news() for job in jobs)]
 
-    def user_spoke(self) -> None:
+    def on_user_message(self) -> None:
         """Called when the user sends a message. The model learns with it what has happened, so that
         the question whether to continue, if it is open, is closed without an answer.
         """

@@ -54,7 +54,7 @@ def test_a_key_is_in_the_keyring_and_its_account_in_models_yaml(
     assert f"api_key_keyring: {account}" in text
     assert KEY not in text
     catalog = Catalog.from_files()
-    assert catalog.unusable(model) == ""
+    assert catalog.why_unusable(model) == ""
     _, endpoint = catalog.route(model)
     assert (endpoint.api_key, endpoint.key_source) == (KEY, f"the keyring (`{account}`)")
     assert KEY in catalog.key_values()  # the mask hides it
@@ -74,7 +74,7 @@ def test_the_key_of_a_server_of_ones_own_goes_nowhere_else(ring, monkeypatch):
         catalog = Catalog.from_files()
         assert catalog.route("openai/mine")[1].api_key == KEY
         assert catalog.spec("openai/mine").window == 9_000
-        assert catalog.unusable("openai/gpt-5") != ""
+        assert catalog.why_unusable("openai/gpt-5") != ""
 
 
 def test_a_new_key_replaces_the_one_in_models_yaml(ring, monkeypatch):

@@ -63,8 +63,8 @@ class TestTheDefault:
             monkeypatch.setenv("OLLAMA_HOST", server.address)
             found = Catalog.from_files()
             found.servers()
-            assert found.unusable("ollama_chat/nomic-embed-text") == ""
-            assert found.unusable("ollama_chat/other") == "Ollama does not offer it"
+            assert found.why_unusable("ollama_chat/nomic-embed-text") == ""
+            assert found.why_unusable("ollama_chat/other") == "Ollama does not offer it"
 
     def test_asks_no_server_while_there_is_a_key(self, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "x")
@@ -232,7 +232,7 @@ class TestRoutes:
             ("ollama_chat/q", "OLLAMA_HOST"),
         ):
             given = url if name == "openai/gpt-5" else f"{url}:port"
-            reason = Catalog(environ={"OPENAI_API_KEY": "k", variable: given}).unusable(name)
+            reason = Catalog(environ={"OPENAI_API_KEY": "k", variable: given}).why_unusable(name)
             assert reason.endswith("is not an address of a server")
 
     @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ class TestChoices:
             installed["data"] += models("gemma4:12b")["data"]
             usable = [choice.name for choice in found.choices() if choice.usable]
         assert usable == ["ollama_chat/qwen3:8b", "ollama_chat/gemma4:12b"]
-        assert found.unusable("ollama_chat/gemma4:12b") == ""
+        assert found.why_unusable("ollama_chat/gemma4:12b") == ""
 
 
 class TestFallbacks:

@@ -49,6 +49,20 @@ async def test_what_became_due_during_a_turn_is_sent_once_after_it(tmp_path):
     await here.turns.close()
 
 
+async def test_a_loop_that_is_held_after_an_interrupt_does_not_count_as_sent(tmp_path):
+    here = await open_screen(tmp_path, ["Hello.", *["Looked."] * 99])
+    here.turns._is_held = True
+    repeated = here.session.background.standing.repeated
+    message = repeated.add("look", 0.05)
+    first_due = message.next_at
+    await until(lambda: message.next_at > first_due + 0.1)
+    assert "sent 0 times" in message.state
+    assert not here.outcomes
+    here.turns.say(Draft("go on"))
+    await until(lambda: message.runs == 1)
+    await here.turns.close()
+
+
 async def test_a_loop_runs_a_slash_command_too(tmp_path):
     here = await open_screen(tmp_path, [])
     here.session.background.standing.repeated.add("/todos", 3_600)
