@@ -13,7 +13,7 @@ DEFENCES = (
             "test_l1_l2_streams_that_break.py test_l3_l6_l9_in_a_turn.py"),
     Defence("L3", "ouro/llm/reply_builder.py", "while call_id in taken or not _USABLE_ID.fullmatch(call_id):",
             "if not call_id:", "test_l3_calls_that_are_wrong.py test_l3_l6_l9_in_a_turn.py"),
-    Defence("L4", "ouro/llm/provider_errors.py", "redact(message, endpoint.api_key).split()", "message.split()",
+    Defence("L4", "ouro/llm/provider_errors.py", "redact(message, *endpoint.secrets).split()", "message.split()",
             "test_l4_l5_l6_refusals.py"),
     Defence("L5", "ouro/llm/model_call.py", "if wait > MAX_WAIT:\n                    break", "pass",
             "../llm/test_retry.py"),
