@@ -181,6 +181,10 @@ def _sandbox(folder: Path) -> Iterator[CheckFinding]:
         )
     else:
         yield CheckFinding("good", what)
+    for name in settings.writable:
+        if not Path(name).expanduser().exists():
+            what = f"sandbox.writable: {name} does not exist, so commands cannot make it"
+            yield CheckFinding("note", what, f"Make it: `mkdir -p {name}`.")
     if settings.hosts and chosen.sandbox.tier != "bubblewrap":
         what = f"sandbox.hosts: {', '.join(settings.hosts)} cannot be reached without bubblewrap"
         yield CheckFinding("note", what, "Install it, or set `sandbox.network`.")

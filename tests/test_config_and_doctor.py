@@ -257,6 +257,14 @@ class TestDoctor:
         monkeypatch.setattr(doctor, "CHECKS", (_log, doctor._folders))
         assert self.findings(capsys)["folders"][0] == ("bad", "~/.ouro is open to others.")
 
+    def test_folder_of_the_sandbox_that_does_not_exist_is_reported(self, home, tmp_path):
+        (home / ".ouro").mkdir(mode=0o700)
+        settings = f"sandbox: {{writable: [{tmp_path}, {tmp_path}/none]}}\n"
+        (home / ".ouro" / "config.yaml").write_text(settings)
+        texts = [found.text for found in doctor._sandbox(tmp_path)]
+        missing = f"sandbox.writable: {tmp_path}/none does not exist, so commands cannot make it"
+        assert [text for text in texts if "writable" in text] == [missing]
+
     def test_embedding_model_without_vectors_is_reported(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o700)
         models = home / ".ouro" / "models.yaml"

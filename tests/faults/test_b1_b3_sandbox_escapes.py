@@ -401,15 +401,21 @@ def test_b1_no_command_types_into_a_terminal(host, sandbox, request_):
     )
 
 
-def test_b3_protected_places_of_a_workspace_and_of_opened_folders_stay(tmp_path, repository):
+@pytest.mark.parametrize("is_made_later", [False, True])
+def test_b3_protected_places_of_a_workspace_and_of_opened_folders_stay(
+    tmp_path, repository, is_made_later
+):
     opened = tmp_path / "opened"
+    settings = SandboxSettings(writable=(str(opened),))
+    if is_made_later:
+        confinement = Confinement(repository, tmp_path / "state", settings)
     (opened / ".git").mkdir(parents=True)
     (repository / ".ouro").mkdir()
     places = (opened / ".git/config", repository / ".git/config", repository / ".ouro/config.yaml")
     for place in places:
         place.write_text("before")
-    settings = SandboxSettings(writable=(str(opened),))
-    confinement = Confinement(repository, tmp_path / "state", settings)
+    if not is_made_later:
+        confinement = Confinement(repository, tmp_path / "state", settings)
     if confinement.chosen().sandbox.tier != "bubblewrap":
         pytest.skip("bubblewrap does not work here")
     line = "".join(f"echo evil > {place}; " for place in places) + f"echo new > {opened}/file"

@@ -134,8 +134,8 @@ class Confinement:
         """The way to the hosts of the settings; None until a command needs it."""
         opened = tuple(Path(name).expanduser() for name in settings.writable)
         self._also_writable = (*also_writable, *opened)
-        self._opened = existing(opened)
-        """The folders of `sandbox.writable`."""
+        self._opened = opened
+        """The folders of `sandbox.writable`. One that does not exist yet may be made meanwhile."""
         self._acting = ActingFiles(existing((self._root, *also_writable)), state_dir / "reverted")
         """The files of the workspace that other programs obey."""
         self._confined_calls: set[str] = set()
@@ -505,7 +505,7 @@ class Confinement:
         return msgspec.structs.replace(
             policy,
             writable=existing((self._root, *self._also_writable)),
-            protected=existing(starmap(Path, product(self._opened, _PROTECTED_NAMES))),
+            protected=existing(starmap(Path, product(existing(self._opened), _PROTECTED_NAMES))),
             temp=self._temp.path,
             network=self.settings.network,
             connects=True,
