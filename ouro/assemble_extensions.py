@@ -493,13 +493,21 @@ def lsp_tools(
     return [lsp.Lsp(servers, files_seen, restricts_reading)] if servers.are_for_project() else ()
 
 
-def mcp_tools(basis: SessionBasis, found_extensions: FoundExtensions) -> Sequence[AnyTool]:
-    """The tools that the MCP servers have now."""
+def mcp_tools(
+    basis: SessionBasis, found_extensions: FoundExtensions, budget: int | None = None
+) -> Sequence[AnyTool]:
+    """The tools that the MCP servers have now.
+
+    Args:
+        budget: tokens for tools of servers; None: that of the settings.
+    """
+    if budget is None:
+        budget = basis.settings.mcp.tool_budget_tokens
     servers = found_extensions.of_session.servers
     if not servers.by_name:
         return ()
     outputs = mcp.Outputs(basis.memory.outputs, basis.mask.mask)
-    return mcp.mcp_tools(servers, outputs, basis.settings.mcp.tool_budget_tokens)
+    return mcp.mcp_tools(servers, outputs, budget)
 
 
 def find_own_tools(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -27,7 +28,7 @@ from ouro.assemble_tools import (
     web_tools,
 )
 from ouro.display import Question
-from ouro.errors import NoModelError, UsageError
+from ouro.errors import NoModelError, ToolError, UsageError
 from ouro.extensions import own_rule
 from ouro.llm import Model
 from ouro.memory.backend import MemoryStore
@@ -42,6 +43,7 @@ from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.subagent import AgentSpec, SubagentArgs
 from ouro.tools.todo import TodoPlan
 from ouro.tools.tool import AnyTool, ToolContext
+from ouro.utils.ouro_paths import tilde
 
 if TYPE_CHECKING:
     from ouro.extensions import OwnTool
@@ -129,14 +131,15 @@ def _make_child(
     before_call: BeforeCall,
 ) -> ChildAgent:
     """Build what a subagent runs on. Blocks. `reported` as for `_choose_models`. Raises ToolError: there
-    is no skill that its kind names.
+    is no skill, or none of the tools, that its kind names.
     """
     basis, settings = shared.basis, shared.basis.settings
     confinement, permissions = _limit_child(shared, spec, cwd)
     jobs = ShellJobs(basis.memory.outputs, basis.mask.mask)
-    builtin = _build_tools(shared, cwd, jobs, confinement, permissions)
+    builtin = _build_tools(shared, cwd, jobs, confinement, permissions, spec)
     file_tools = [tool.in_folder(cwd, confinement.wrap) for tool in own_tools]
     tools = select_tools(spec, {tool.name: tool for tool in (*builtin, *file_tools)})
+    _require_tools(spec, tools)
     runner = ToolRunner(
         tools,
         permissions,
@@ -239,8 +242,11 @@ def _build_tools(
     jobs: ShellJobs,
     confinement: Confinement,
     permissions: Permissions,
+    spec: AgentSpec,
 ) -> list[AnyTool]:
-    """Build the tools of a subagent that works in `cwd`, except those of the files in `tools/`."""
+    """Build the tools of a subagent that works in `cwd`, except those of the files in `tools/`. If its
+    kind names tools of servers, their number is not limited: it gets only those it names.
+    """
     basis, extensions, restricts_reading = (
         shared.basis,
         shared.extensions,
@@ -263,7 +269,8 @@ def _build_tools(
         tools += lsp_tools(extensions, files_seen, restricts_reading)
     tools += skill_tools(extensions)
     tools += web_tools(basis, shared.models, problems=[])  # the session has reported them
-    tools += mcp_tools(basis, extensions)
+    names_server_tools = any(name.startswith("mcp__") for name in spec.tools)
+    tools += mcp_tools(basis, extensions, budget=sys.maxsize if names_server_tools else None)
     return tools
 
 
@@ -337,6 +344,15 @@ def select_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, Any
         return not spec.tools or _names_tool(spec.tools, name)
 
     return {name: tool for name, tool in tools.items() if has(name)}
+
+
+def _require_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> None:
+    """Raises ToolError if a kind of subagent names tools, and has none of them."""
+    if spec.tools and not tools:
+        raise ToolError(
+            f"The agent `{spec.name}` has none of its tools: {', '.join(spec.tools)}.",
+            f"Connect the MCP server that has them, or change `tools` in {tilde(Path(spec.path))}.",
+        )
 
 
 def _names_tool(patterns: Iterable[str], name: str) -> bool:

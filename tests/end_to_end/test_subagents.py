@@ -130,6 +130,35 @@ def test_e6_a_subagent_never_has_the_excluded_tools_of_servers(ouro, excluded):
     assert "The rule `deny mcp(demo." in ouro.server.requests[-1].results[-1]
 
 
+def test_a_kind_gets_the_tools_of_servers_that_it_names_beyond_the_budget(ouro):
+    server = {"command": sys.executable, "args": [FAKE, json.dumps({"tools": ["echo"]})]}
+    settings = {"mcp": {"servers": {"demo": server}, "tool_budget_tokens": 1}}
+    (ouro.home / "config.yaml").write_text(yaml.safe_dump(settings))
+    (ouro.home / "agents").mkdir()
+    for name, tools in (("finder", "mcp__demo"), ("lost", "mcp__other__find")):
+        text = f"---\ndescription: Finds.\ntools: {tools}\n---\nFind it.\n"
+        (ouro.home / "agents" / f"{name}.md").write_text(text)
+
+    def script(request):
+        if "#echo" in asked_of(request):
+            said = Call("mcp__demo__echo", {"text": "heron"})
+            return said if not results_in(request) else f"It says {request.results[-1]}."
+        steps = [
+            Call("tool_search", {"query": "echo"}),
+            start("echo", "finder"),
+            start("echo", "lost"),
+            "Done.",
+        ]
+        return steps[results_in(request)]
+
+    ouro.server.script(script)
+    done = ouro.headless("--allow", "mcp(demo.*)", "-p", "go")
+    assert done.code == 0, done
+    _found, report, refusal = ouro.server.requests[-1].results
+    assert "It says heron" in report
+    assert "The agent `lost` has none of its tools: mcp__other__find." in refusal
+
+
 def test_a_kind_of_subagent_names_tools_of_servers():
     names = ["read", "shell", "mcp__demo__echo", "mcp__demo__fail", "mcp__demo2__echo"]
     tools = dict.fromkeys(names)
