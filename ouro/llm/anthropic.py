@@ -73,6 +73,10 @@ def mark_for_cache(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*blocks[:-1], {**blocks[-1], "cache_control": CACHE_MARK}] if blocks else []
 
 
+PAUSED = "pause_turn"
+"""The reason of an answer that stopped while a tool of the server runs, such as one that a gateway adds:
+it is not complete.
+"""
 REASONS: dict[str, Reason] = {
     "tool_use": "tools",
     "max_tokens": "length",
@@ -120,7 +124,9 @@ class AnthropicChunks(ChunkReader):
             case "message_delta":
                 delta = dictionary(event.get("delta"))
                 reason = delta.get("stop_reason")
-                if reason:
+                if reason == PAUSED:
+                    self.failure = PAUSED
+                elif reason:
                     require_room_in_window(reason)
                     self.reason_detail = _refusal_detail(dictionary(delta.get("stop_details")))
                     self.reason = REASONS.get(str(reason), "stop")

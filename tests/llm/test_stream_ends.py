@@ -259,3 +259,13 @@ def test_providers_are_known_to_name_the_end():
     catalog = Catalog(ModelsFile(models=entries), {})
     assert catalog.make("openai/gpt-5").facts.names_end
     assert not catalog.make("openai/m").facts.names_end
+
+
+async def test_an_answer_that_is_paused_is_not_complete(model_server):
+    """A tool of a gateway runs longer than one answer; before, half an answer counted as a whole one."""
+    paused = {"type": "message_delta", "delta": {"stop_reason": "pause_turn"}}
+    model_server.script([sse(START, *block("text", text="Searching."), paused, LAST)])
+    error, text = await Wire("anthropic", model_server).failure()
+    assert isinstance(error, AnswerUnfinished)
+    assert "pause_turn" in str(error)
+    assert text == "Searching."
