@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -111,6 +111,8 @@ class TurnQueue:
         self._is_held = False
         """Whether the queue waits for the user after an interrupt."""
         self._is_stopped = False
+        self._is_paused = False
+        """Whether messages wait while another session is opened."""
         self._commands: set[asyncio.Task[None]] = set()
         """Commands that the user gave during a turn, and that run beside it."""
         self._background: asyncio.Task[None] | None = None
@@ -352,6 +354,19 @@ class TurnQueue:
             self._waking.cancel()
         self.interrupt()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """A context in which no message is delivered, because another session is being opened. At its
+        end the messages that wait go to the session that is then attached.
+        """
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
+            if self._drafts and not self._is_held:
+                self._start_worker()
+
     async def finish_turn(self, timeout: float | None = None) -> None:
         """Interrupt the turn and wait for its end, at most `timeout` seconds if it is not None.
         Queued messages stay.
@@ -469,6 +484,8 @@ class TurnQueue:
         after an interrupt.
         """
         self._is_held = False
+        if events is None and self._is_paused:
+            return
         if self.session is not None and not self._is_stopped and not self.busy:
             self._worker = asyncio.create_task(self._deliver_all(events, message))
 
@@ -480,7 +497,7 @@ class TurnQueue:
         """
         if events is not None:
             await self.run(events, message)
-        while not self._is_held and not self._is_stopped:
+        while not (self._is_held or self._is_stopped or self._is_paused):
             if self._drafts:
                 await self._deliver_next()
             elif self.session is not None and self.session.background.standing.goal.is_active:

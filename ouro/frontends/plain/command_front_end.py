@@ -25,6 +25,8 @@ from ouro.session.opening import OpenCatalog, OpenRequest, OpenSession, open_int
 if TYPE_CHECKING:
     from ouro.frontends.plain.repl import Repl
 
+_TURN_END_TIMEOUT = 1.0
+"""Seconds for a running turn to end before another session is opened."""
 REPLAYED_TURNS = 3
 """How many of the last turns are printed when a session is opened."""
 _KEY_HELP = (
@@ -110,9 +112,14 @@ class ReplFrontEnd(FrontEnd):
         return session is not None
 
     async def open(self, request: OpenRequest) -> None:
-        """Open another session and close this one. If the user cancels, this one stays."""
-        previous = self.session
-        if await self._open(request) is not None:
+        """Open another session and close this one. If the user cancels, this one stays. A running turn
+        is interrupted first; messages that wait are for the session that is then open.
+        """
+        with self._turns.paused():
+            await self._turns.finish_turn(timeout=_TURN_END_TIMEOUT)
+            previous = self.session
+            session = await self._open(request)
+        if session is not None:
             await previous.close()
 
     async def go_to(self, message: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from ouro.display import Choice
-from ouro.errors import AttachRequested, OuroError, UsageError, plain_error
+from ouro.errors import AttachRequested, OuroError, plain_error
 from ouro.events import Notice
 from ouro.frontends.session_format import card_line, now
 from ouro.frontends.tui.keymap import Keymap
@@ -59,7 +59,7 @@ class SessionChanges:
         while self._waiting:  # another key may come meanwhile
             try:
                 await self._waiting.pop(0)(session)
-            except UsageError as error:
+            except OuroError as error:
                 self._show(str(error))
 
 
@@ -89,6 +89,8 @@ class SessionOpener:
         self._start = start
         self._open_catalog = open_catalog
         self.changes = SessionChanges(self._turns, conversation.status.show_message)
+        self._one_opening = asyncio.Lock()
+        """Held while a session is opened."""
         # These tasks are kept so that they are not collected before their end.
         self._syncing: asyncio.Task[None] | None = None
         """Synchronizes memory at the start."""
@@ -100,30 +102,41 @@ class SessionOpener:
         cancels, the session on the screen stays; if there is none yet, ouro ends. If the user
         wants to see a session that runs in the background, this app ends, and ouro attaches to it.
 
-        A running turn is interrupted first, also if opening then fails.
+        A running turn is interrupted first, also if opening then fails. Messages that wait, or that
+        are sent meanwhile, are for the session that is then open.
         """
-        await self._turns.finish_turn(timeout=_TURN_END_TIMEOUT)
-        previous = self._turns.session
+        async with self._one_opening:  # otherwise the session that is opened first would stay open
+            with self._turns.paused():
+                await self._turns.finish_turn(timeout=_TURN_END_TIMEOUT)
+                previous = self._turns.session
+                session = await self._open_or_explain(request)
+                if session is not None:
+                    await self._show_session(session, request.message)
+            if session is None:
+                return
+            if previous is not None:
+                await previous.close()
+            elif self._conversation.syncs:
+                self._syncing = asyncio.create_task(self._sync_at_start(session))
+
+    async def _open_or_explain(self, request: OpenRequest) -> Session | None:
+        """Open a session, but do not show it. None if that failed, or if the user has cancelled; ouro
+        then ends if it has no session, and the error is shown.
+        """
+        has_open_session = self._turns.session is not None
         try:
             session = await open_interactively(
-                self._start.open, request, self, has_open_session=previous is not None
+                self._start.open, request, self, has_open_session=has_open_session
             )
         except OuroError as error:
-            if previous is None or isinstance(error, AttachRequested):
+            if not has_open_session or isinstance(error, AttachRequested):
                 self._app.fail(error)
             else:
                 self._conversation.show(Notice(str(error), "error"))
-            return
-        is_start = previous is None
-        if session is None:  # the user has cancelled
-            if is_start:
-                self._app.exit(0)
-            return
-        await self._show_session(session, request.message)
-        if previous is not None:
-            await previous.close()
-        if is_start and self._conversation.syncs:
-            self._syncing = asyncio.create_task(self._sync_at_start(session))
+            return None
+        if session is None and not has_open_session:  # the user has cancelled
+            self._app.exit(0)
+        return session
 
     async def choose_open(
         self,

@@ -3,6 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from fakes.fake_session import FakeSession, Wait
+from fakes.fake_session import opener as fake_opener
+from fakes.waiting import until
 
 from ouro.assemble import Options, opener
 from ouro.errors import UsageError
@@ -13,7 +16,7 @@ from ouro.llm import ScriptedModel
 from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
-from ouro.session import OpenRequest, TurnObserver, TurnQueue
+from ouro.session import Draft, OpenRequest, TurnObserver, TurnQueue
 from ouro.utils.ouro_paths import get_sessions_dir
 
 AT = "2026-11-20T10:00:00.000Z"
@@ -50,6 +53,25 @@ async def print_from(repository):
 
     yield begin
     await front_end.session.close()
+    await turns.close()
+
+
+async def test_a_message_that_steers_the_turn_goes_to_the_session_that_is_opened():
+    first, second = FakeSession([[Wait()]]), FakeSession(session_id="s-2")
+    turns = TurnQueue(TurnObserver(), holds_after_interrupt=True)
+    printer, questions = Printer(lambda _text: None, plain=True), LineQuestions(lambda: None)
+    repl = SimpleNamespace(redraw=lambda: None, begin_session=lambda _session: None)
+    open_session = fake_opener(first, second)
+    front_end = ReplFrontEnd(open_session, None, printer, questions, turns, repl)
+    await front_end.begin(OpenRequest())
+    turns.say(Draft("go"))
+    await until(lambda: first.running)
+    turns.say(Draft("and this"))
+    await front_end.open(OpenRequest("s-2"))
+    assert not turns.running
+    assert turns.waiting == ("and this",)
+    turns.say(Draft("now"))
+    await until(lambda: second.sent == ["and this", "now"])
     await turns.close()
 
 

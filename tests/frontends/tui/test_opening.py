@@ -9,7 +9,7 @@ from fakes.screens import asked, opened, screen_of, screen_text, shown, type_tex
 from ouro.errors import DemoRequested, NoModelError, SessionNotFound, TrustNeeded
 from ouro.events import Notice, Prompted, TextDelta
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
-from ouro.session import OpenRequest
+from ouro.session import Draft, OpenRequest
 
 
 async def test_messages_before_the_session_opens_are_sent_afterwards():
@@ -209,3 +209,58 @@ async def test_a_running_answer_is_still_shown_after_a_jump_to_a_message():
         more.until.set()
         await until(pilot, lambda: not pilot.app.turns.running)
         assert "The beginning and the end." in shown(pilot.app)
+
+
+async def test_of_two_sessions_that_are_opened_at_once_only_one_stays_open():
+    first, second, third = (FakeSession(session_id=f"s-{number}") for number in (1, 2, 3))
+    sessions = {"": first, "s-2": second, "s-3": third}
+
+    async def open_session(request):
+        await asyncio.sleep(0.01)
+        return sessions[request.resume]
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await opened(pilot)
+        front_end = pilot.app.front_end
+        await asyncio.gather(front_end.open(OpenRequest("s-2")), front_end.open(OpenRequest("s-3")))
+        assert pilot.app.turns.session is third
+        assert first.closed
+        assert second.closed
+
+
+async def test_a_queued_message_goes_to_the_session_that_is_opened():
+    first = FakeSession([[Wait()], says("of the first session")])
+    second, gate = FakeSession(session_id="s-2"), asyncio.Event()
+
+    async def open_session(request):
+        if request.resume:
+            await gate.wait()
+            return second
+        return first
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await opened(pilot)
+        turns = pilot.app.turns
+        turns.say(Draft("go"))
+        await until(pilot, lambda: turns.running)
+        turns.queue(Draft("for later"))
+        opening = asyncio.create_task(pilot.app.front_end.open(OpenRequest("s-2")))
+        await until(pilot, lambda: first.interrupts and not turns.running)
+        turns.say(Draft("sent meanwhile"))
+        gate.set()
+        await opening
+        await until(pilot, lambda: second.sent == ["for later", "sent meanwhile"])
+        assert first.sent == ["go"]
+
+
+async def test_an_error_of_a_key_is_shown_and_does_not_end_the_program():
+    app = screen_of(FakeSession())
+
+    async def fail():
+        raise PermissionError(13, "Permission denied", "/memory")
+
+    async with app.run_test() as pilot:
+        await opened(pilot)
+        app.attempt_later(fail)
+        await until(pilot, lambda: "Permission denied" in app.conversation.status.message)
+        assert app.is_running
