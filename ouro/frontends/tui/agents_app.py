@@ -290,7 +290,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         """End a session, or remove it from the list, and say what failed."""
         try:
             await stop_agent(session_id)
-        except OuroError as error:
+        except (OuroError, OSError) as error:
             self._say(str(error))
         else:
             self._show_foot()
@@ -309,7 +309,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         try:
             connection = await self._watch.connection(row.record)
             await send_answer(connection, message.question_id, message.answer)
-        except OuroError as error:
+        except (OuroError, OSError) as error:
             self._say(str(error))
         # Also after an error: mostly another viewer was faster, and the question is closed.
         self._marks_next_question = True
@@ -330,6 +330,8 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             return
         self._shown_question = question_key
         await self._close_panel()
+        if self._shown_question != question_key:
+            return  # another session was marked meanwhile: its question is shown
         if question is not None:
             self.panel = make_panel(question, self._answer_keys)
             await self.mount(self.panel, before=self._foot)
@@ -365,7 +367,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         """Read the list and show it, with the question of the marked session."""
         try:
             rows = await self._watch.rows()
-        except OuroError as error:
+        except (OuroError, OSError) as error:
             self._say(str(error))
             return
         self.table.show(rows)

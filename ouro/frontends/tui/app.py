@@ -16,7 +16,7 @@ from textual.app import App
 from textual.screen import Screen
 
 from ouro.display import Choice
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError, UsageError, plain_error
 from ouro.frontends import clipboard
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.changed_cells import PaintedUpdate, ScreenPainter
@@ -296,17 +296,18 @@ class OuroApp(App[int], inherit_bindings=False):
             await self._attempt(action)
 
     def attempt_later(self, action: Callable[[], Any]) -> None:
-        """Run an action without blocking the next keys. A UsageError is shown."""
+        """Run an action without blocking the next keys; its error is shown, as by `_attempt`."""
         self.run_worker(self._attempt(action))
 
     async def _attempt(self, action: Callable[[], Any]) -> None:
-        """Run an action; a UsageError is shown in the status line."""
+        """Run an action; its error is shown in the status line."""
         try:
             result = action()
             if inspect.isawaitable(result):
                 await result
-        except UsageError as error:
-            self.conversation.status.show_message(" ".join(str(error).split("\n")), "warning")
+        except (OuroError, OSError) as error:
+            text = " ".join(str(plain_error(error)).split("\n"))
+            self.conversation.status.show_message(text, "warning")
 
     @on(ConversationScreen.TurnEnded)
     def _turn_ended(self) -> None:
@@ -319,11 +320,12 @@ class OuroApp(App[int], inherit_bindings=False):
         """
         resumed = self.front_end.session.resumed
         if resumed is not None and message.part != "full":
-            self.run_worker(self.front_end.run(resumed.continue_with(message.part)))
+            events_of_part = resumed.continue_with(message.part)
+            self.attempt_later(partial(self.front_end.run, events_of_part))
 
     @on(StartPanel.Chosen)
     def _open_chosen_session(self, message: StartPanel.Chosen) -> None:
-        self.run_worker(self.front_end.open(OpenRequest(message.session_id)))
+        self.attempt_later(partial(self.front_end.open, OpenRequest(message.session_id)))
 
     def copy(self, text: str) -> str:
         """Copy to the clipboard through the terminal and through a program. Returns how it was copied,

@@ -66,8 +66,11 @@ async def _print(text: str) -> str:
 async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
     """Give the terminal to the program that `work` runs, until it ends. The session continues in
     the meantime. Returns the result of `work`, or raises its error. Raises UsageError if the
-    terminal cannot run another program.
+    terminal cannot run another program, or runs one already.
     """
+    if getattr(app, "lends_terminal", False):  # the key was pressed twice
+        work.close()
+        raise UsageError("Another program has the terminal.")
     outcome: str | BaseException
     try:
         with app.suspend():  # after an error inside, Textual does not resume

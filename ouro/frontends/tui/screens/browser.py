@@ -263,7 +263,11 @@ class Browser(Sheet[OpenRequest | None]):
     def on_mount(self) -> None:
         (self._list if self.READS_PAGES else self._search).focus()
         self._show_frame()
-        self.run_worker(self._load(), group="load")
+        self.run_worker(self._load_or_explain(), group="load")
+
+    async def _load_or_explain(self) -> None:
+        """Read the rows and show them, or show why they cannot be read."""
+        await self._attempt(self._load())
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_frame)

@@ -296,7 +296,10 @@ class RewindSheet(ListSheet[RewindChoice | None]):
     async def _take_key(self, event: events.Key) -> bool:
         """Handle a key. A key that moves up from the first row first loads earlier messages."""
         if event.key in _UP_KEYS and self._list.marked_index == 0 and self._rewind.has_earlier:
-            await self._rewind.load_earlier()
+            try:
+                await self._rewind.load_earlier()
+            except (OuroError, OSError) as error:
+                self.key_line.show_message(str(error), "-failed")
             self._fill()
         return await super()._take_key(event)
 
@@ -345,11 +348,17 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         a box for each scope. A branch has no box for the conversation, because its messages return
         in any case.
         """
+        try:
+            if isinstance(row, Point):
+                changes = await self._rewind.describe_undoable(row.number)
+            else:
+                changes = await self._rewind.describe_redoable(row.number)
+        except (OuroError, OSError) as error:  # such as checkpoints that cannot be read
+            self.key_line.show_message(str(error), "-failed")
+            return  # the boxes stay as `_show_marked` has offered them
         if isinstance(row, Point):
-            changes = await self._rewind.describe_undoable(row.number)
             self._boxes.offer(self._scopes_to_offer(changes))
         else:
-            changes = await self._rewind.describe_redoable(row.number)
             self._boxes.offer(
                 {scope: what for scope, what in changes.items() if scope != "conversation"}
             )

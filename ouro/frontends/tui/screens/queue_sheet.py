@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 
+from ouro.errors import UsageError
 from ouro.frontends.tui.blocks.styled_lines import crop
 from ouro.frontends.tui.screens.dialogs import Keys, Sheet, make_frame, show_sheet
 from ouro.frontends.tui.screens.text_edit_sheet import TextSheet
@@ -99,7 +100,7 @@ class QueueSheet(Sheet[None]):
 
     async def _edit(self) -> None:
         """Edit the marked message in a sheet. An empty text changes nothing, and neither does an edit
-        of a message that was delivered meanwhile.
+        of a message that was delivered meanwhile. A queue that cannot be edited shows why.
         """
         row = self._rows.marked
         if row is None:
@@ -112,7 +113,11 @@ class QueueSheet(Sheet[None]):
         has_same_index = waiting[index : index + 1] == (row.text,)
         if not has_same_index:  # messages before it were delivered
             index = waiting.index(row.text)
-        self._queue.change(index, text.strip())
+        try:
+            self._queue.change(index, text.strip())
+        except UsageError as error:  # the queue is in another process
+            self.key_line.show_message(str(error), "-failed")
+            return
         self._fill_and_mark(index)
 
     def _fill_and_mark(self, index: int) -> None:

@@ -3,6 +3,7 @@
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, type_text, until
 
+from ouro.errors import UsageError
 from ouro.frontends.tui.screens.queue_sheet import QueueSheet
 from ouro.frontends.tui.screens.text_edit_sheet import TextSheet
 
@@ -49,3 +50,26 @@ async def test_a_click_on_a_queued_message_above_which_one_reads_opens_the_list(
         await until(pilot, lambda: "⋯ next turn: later" in screen_text(pilot.app))
         await pilot.click("#transcript", offset=(5, conversation.transcript.size.height - 1))
         await until(pilot, lambda: isinstance(pilot.app.screen, QueueSheet))
+
+
+async def test_a_queue_of_another_process_says_that_it_cannot_be_edited(monkeypatch):
+    session = FakeSession([[Wait()]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        turns = pilot.app.conversation.turns
+        await type_text(pilot, "go")
+        await pilot.press("enter")
+        await until(pilot, lambda: turns.running)
+        await type_text(pilot, "one")
+        await pilot.press("tab", "alt+q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, QueueSheet))
+
+        def change(_index, _text):
+            raise UsageError("Remove the message and write it again.")
+
+        monkeypatch.setattr(turns, "change", change)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextSheet))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "write it again" in screen_text(pilot.app))
+        assert isinstance(pilot.app.screen, QueueSheet)

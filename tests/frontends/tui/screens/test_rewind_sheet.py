@@ -7,6 +7,7 @@ from fakes.fake_parts import CARD, FakeResumed, FakeRewind
 from fakes.fake_session import FakeSession, Wait
 from fakes.screens import opened, screen_of, screen_text, shown, until
 
+from ouro.errors import SessionDamaged
 from ouro.events import Prompted
 from ouro.frontends.tui.screens.list_sheets import RedoSheet, RewindSheet
 from ouro.messages import Image
@@ -420,3 +421,19 @@ def test_rewind_sheet_snapshot(snap_compare, size):
         )
 
     assert snap_compare(screen_of(session), terminal_size=size, run_before=before)
+
+
+async def test_a_rewind_whose_changes_cannot_be_read_is_still_offered():
+    session = session_with()
+
+    async def fail(_number):
+        raise SessionDamaged("The checkpoints cannot be read.")
+
+    session.rewind.describe_undoable = fail
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await until(pilot, lambda: "The checkpoints cannot be read." in screen_text(pilot.app))
+        await pilot.press("enter")
+        await until(pilot, lambda: session.rewind.went)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import unicodedata
 from io import BytesIO
+from types import SimpleNamespace
 
 import pytest
 from fakes.fake_session import FakeSession, Wait, says
@@ -659,3 +660,9 @@ async def test_a_key_inspects_no_callback_and_waits_for_no_layout(monkeypatch):
         assert (callbacks, scrolled) == ([], [1])
         await pilot.press("ctrl+j")  # a further line: the prompt becomes higher
         await until(pilot, lambda: len(scrolled) > 2)
+
+
+async def test_no_second_editor_is_opened_on_the_same_terminal():
+    app = SimpleNamespace(lends_terminal=True)
+    with pytest.raises(UsageError, match="Another program has the terminal"):
+        await editor_and_pager.edit(app, "a text")
