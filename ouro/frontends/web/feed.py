@@ -162,6 +162,9 @@ class SessionFeed(TurnObserver):
                 self._add_core(event)
             case events.NotesRecalled():
                 self._add_receipt(event)
+            case events.TurnFinished():
+                self._end_turn()
+                self._add_notice(event)
             case _:
                 self._show_call(event)
 
@@ -185,6 +188,20 @@ class SessionFeed(TurnObserver):
                 self._cards[card] = partial(pages.finished_card, title, event)
             case _:
                 self._add_notice(event)
+
+    def _end_turn(self) -> None:
+        """End what an interrupted turn has left: an answer without its reply, and calls without
+        results.
+        """
+        if self._answer_card:
+            self._cards[self._answer_card] = partial(pages.answer_card, self._answer)
+        self._answer = self._thought = self._answer_card = self._thought_card = ""
+        for call_id, title in self._titles.items():
+            output = self._outputs.get(call_id, "")
+            self._cards[self._call_cards[call_id]] = partial(pages.stopped_card, title, output)
+        self._titles.clear()
+        self._outputs.clear()
+        self._call_cards.clear()
 
     def _draw_call(self, call_id: str) -> None:
         """Draw the card of a running call again. Does nothing if the start of the call is not

@@ -280,9 +280,19 @@ def reply_card(message: Message) -> str:
 
 def running_card(title: str, output: str = "") -> str:
     """A tool call that has not ended."""
-    body = f"<pre>{escape_html(output[-MAX_OUTPUT:])}</pre>" if output.strip() else ""
     head = f'<span class="mark">●</span> {PAGE_FORMAT.code(one_line(title))}'
-    return f'<div class="tool running">{head}{body}</div>'
+    return f'<div class="tool running">{head}{_output_text(output)}</div>'
+
+
+def stopped_card(title: str, output: str = "") -> str:
+    """A tool call that was interrupted."""
+    head = f'<span class="mark failed">✗</span> {PAGE_FORMAT.code(one_line(title))}'
+    return f'<div class="tool">{head}{_output_text(output)}</div>'
+
+
+def _output_text(output: str) -> str:
+    """The end of the output of a call that has no result; empty if there is none."""
+    return f"<pre>{escape_html(output[-MAX_OUTPUT:])}</pre>" if output.strip() else ""
 
 
 def finished_card(title: str, event: events.ToolFinished) -> str:

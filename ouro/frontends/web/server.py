@@ -269,10 +269,12 @@ class WebServer:
         """
         reading_number = 0
         while True:
+            shows_end = False
             try:
                 row = await self._agents.find_row(session_id)
                 if row.state == "ended":
                     await self._send_transcript(lines, row)
+                    shows_end = True
                 else:
                     await self._send_live(lines, row)
                     continue  # the session has ended: send its transcript now
@@ -281,7 +283,9 @@ class WebServer:
                 return  # the page cannot show this session at all
             except OuroError as error:  # the session ends just now, or hangs
                 await lines.put({"problem": str(error)})
-            reading_number = await self._wait_until_running(session_id, reading_number)
+            reading_number = await self._wait_for_change(
+                session_id, reading_number, until_ended=not shows_end
+            )
 
     async def _send_live(self, lines: asyncio.Queue[dict[str, Any]], row: AgentRow) -> None:
         """Send what happens in a session until it has ended. Raises OuroError if it cannot be attached."""
@@ -303,14 +307,20 @@ class WebServer:
             pieces = [pages.notice_card(str(error), "warning")]
         await lines.put({"session": saved_patch(row, pieces)})
 
-    async def _wait_until_running(self, session_id: str, reading_number: int) -> int:
-        """Wait until a process has the session. Readings of the list up to `reading_number` do not
-        count. Returns the number of the reading that shows the process.
+    async def _wait_for_change(
+        self, session_id: str, reading_number: int, *, until_ended: bool
+    ) -> int:
+        """Wait until a process has the session, or with `until_ended` until its process has ended.
+        Readings of the list up to `reading_number` do not count. Returns the number of the reading
+        that shows it.
         """
         while True:
             reading_number = await self._agents.wait_for_reading(reading_number)
             row = next((row for row in self._agents.rows if row.id == session_id), None)
-            if row is not None and row.live is not None:
+            if row is None:
+                continue
+            has_ended = until_ended and row.state == "ended"
+            if has_ended or row.live is not None:
                 return reading_number
 
     # What users do

@@ -132,6 +132,20 @@ async def test_a_turn_is_shown_while_it_runs(page):
         await events.until(lambda shown: "Interrupted" in shown.transcript)
 
 
+async def test_an_interrupted_turn_leaves_nothing_that_seems_to_run(page):
+    turn = [ToolStarted(ToolCall("c9", "shell", {}), "run the tests"), TextDelta("half"), Wait()]
+    async with HostedSession([turn, says("whole")]), page.events(SESSION_ID) as events:
+        await events.until(lambda shown: shown.session)
+        await page.post(f"{PATH}/message", {"text": "look"})
+        await events.until(lambda shown: "half" in shown.transcript)
+        await page.post(f"{PATH}/interrupt")
+        await events.until(lambda shown: "Interrupted" in shown.transcript)
+        assert "tool running" not in events.transcript
+        await page.post(f"{PATH}/message", {"text": "again"})
+        await events.until(lambda shown: "whole" in shown.transcript)
+        assert "half" in events.transcript
+
+
 async def test_results_of_tools_are_shown(page):
     output = Display("exit 1", CommandOutput("pytest -q", "1 failed\n", 1))
     turn = [
@@ -189,6 +203,25 @@ async def test_a_session_that_ends_says_so_on_the_open_page(page):
         await events.until(lambda shown: shown.session["ended"])
         assert "it was idle for long" in events.session["ended"]
         await events.until(lambda shown: "ended" in shown.list)
+
+
+async def test_what_is_saved_is_shown_when_an_end_takes_a_while(page):
+    page.sessions.saved = ["<p>saved words</p>"]
+    hosted = HostedSession([])
+    released = asyncio.Event()
+    close = hosted.session.close
+
+    async def close_later(on_released=None):
+        await released.wait()
+        await close(on_released)
+
+    hosted.session.close = close_later
+    async with hosted, page.events(SESSION_ID) as events:
+        await events.until(lambda shown: shown.session)
+        hosted.host.end("idle")
+        await events.until(lambda shown: shown.problem)
+        released.set()
+        await events.until(lambda shown: "saved words" in shown.transcript)
 
 
 async def test_a_session_that_ended_shows_what_is_saved_and_is_resumed_by_a_message(page, tmp_path):
