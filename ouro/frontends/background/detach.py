@@ -56,15 +56,16 @@ async def begin_hosting(
 
     Raises:
         UsageError: this process cannot leave its terminal, or the session is not saved.
-        OuroError: its socket cannot be made.
+        OuroError: its socket cannot be made, or the settings cannot be read.
     """
     launcher = current_launcher()
     if launcher is None:
         raise UsageError("This process cannot leave its terminal.", 'Use `ouro --bg "task"`.')
     if not session.status().is_saved:
         raise UsageError("This session is not saved, so it cannot go on in the background.")
-    claim = await asyncio.to_thread(Claim, session.id)
+    # Before the claim, which would stay if the settings cannot be read.
     minutes = (await asyncio.to_thread(load_settings)).session.background_idle_minutes
+    claim = await asyncio.to_thread(Claim, session.id)
     host = SessionHost(session, claim, idle_minutes=minutes, turns=turns)  # observes `turns` now
     try:
         server = await host.listen()

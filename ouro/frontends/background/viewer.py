@@ -363,6 +363,9 @@ class Viewer:
                 self._outgoing.task_done()
 
     def _ask(self, question: PermissionAsked | QuestionAsked) -> None:
+        """Ask a question in the client. If it was asked before, only the answer to this request counts."""
+        if earlier_task := self._questions.get(question.question_id):
+            earlier_task.cancel()
         self._questions[question.question_id] = asyncio.create_task(self._ask_in_client(question))
 
     async def _ask_in_client(self, question: PermissionAsked | QuestionAsked) -> None:
