@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -302,9 +302,12 @@ class Attempt:
         """
         if task.tests:  # the agent has not seen them, and may have written others there
             _replace_folder(Path(task.tests), folder / "tests")
-        confinement = Confinement(folder, get_home() / "sandbox")
         check_results = []
-        with (self._state.ensure_task_folder(task.id) / "checks.txt").open("w+b") as output:
+        output_file = self._state.ensure_task_folder(task.id) / "checks.txt"
+        with (
+            closing(Confinement(folder, get_home() / "sandbox")) as confinement,
+            output_file.open("w+b") as output,
+        ):
             for line in task.checks:
                 words = confinement.wrap(["/bin/sh", "-c", line], "workspace")
                 start = output.seek(0, os.SEEK_END)
@@ -319,7 +322,6 @@ class Attempt:
                 )
                 if code:
                     break
-        confinement.close()
         return tuple(check_results)
 
     def _start_session(

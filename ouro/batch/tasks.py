@@ -136,7 +136,8 @@ def batch_of_repositories(prompt: str, repositories: Path, name: str) -> Batch:
         lines = repositories.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{repositories} cannot be read: {_reason(error)}.") from error
-    repository_names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    names = map(str.strip, lines)
+    repository_names = [name for name in names if name and not name.startswith("#")]
     if not repository_names:
         raise ConfigError(f"{repositories} names no repository.", "Write one on each line.")
     tasks = [

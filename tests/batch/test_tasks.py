@@ -101,7 +101,7 @@ def test_addresses_are_not_folders():
 
 
 def test_a_list_of_repositories_gives_each_the_same_prompt(tmp_path):
-    file = write(tmp_path, "# ours\nshop\n\n/srv/bank\n", "repos.txt")
+    file = write(tmp_path, "# ours\nshop\n\n  # theirs\n/srv/bank\n", "repos.txt")
     batch = batch_of_repositories("Add a licence.", file, "repos")
     assert [task.repo for task in batch.tasks] == [str(tmp_path / "shop"), "/srv/bank"]
     with pytest.raises(ConfigError):
