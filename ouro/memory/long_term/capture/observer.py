@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from functools import cached_property, partial
 from itertools import chain
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import OuroError
-from ouro.events import Notice, Reply
+from ouro.events import NoteKept, Notice, Reply
 from ouro.memory.backend import CapturedRecord
 from ouro.memory.long_term.capture.session_parts import (
     Spoken,
@@ -190,10 +190,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         except (OuroError, OSError) as error:
             log.warning("capture: tentative notes are not confirmed: %s", error)
             return
-        if self.silent:
-            return
-        for confirmation in confirmations:
-            self.channel.emit(note_event(confirmation))
+        self._show(map(note_event, confirmations))
 
     async def _compare_lines_of_agent(self) -> None:
         """Look for what contradicts the lines that the agent wrote into the core since the last
@@ -251,16 +248,17 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         outdated = await asyncio.to_thread(capture.notes.find_outdated)
         await asyncio.to_thread(capture.notes.relate_core)
         notebook = capture.notes.notebook
-        archived: list[WrittenNote] = []
         if outdated.to_archive:
             archive = partial(notebook.archive, outdated.to_archive, "capture")
             archived = await self.manager.run_under_lock(archive)
-        shared: list[WrittenNote] = []
+            self._show(notes_event("archive", archived, "that nothing has confirmed for long"))
         if outdated.to_share:
             share = partial(notebook.share, outdated.to_share, "capture")
             shared = await self.manager.run_under_lock(share)
-        events = notes_event("archive", archived, "that nothing has confirmed for long")
-        events += notes_event("share", shared, "of a branch that is merged now")
+            self._show(notes_event("share", shared, "of a branch that is merged now"))
+
+    def _show(self, events: Iterable[NoteKept]) -> None:
+        """Emit events of changed notes, unless `silent`."""
         if not self.silent:
             for event in events:
                 self.channel.emit(event)

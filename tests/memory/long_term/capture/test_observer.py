@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from fakes.classifier import Two, add, say, unread_events, wait_until_quiet
 from fakes.waiting import until
 
-from ouro.errors import ModelUnavailable
+from ouro.errors import ModelUnavailable, NoteError
 from ouro.events import NoteKept, Notice, QuestionAsked, Reply
 from ouro.llm import ScriptedReply, call
 from ouro.memory.backend import CapturedRecord, CostRecord
+from ouro.memory.long_term.capture.observer import CaptureObserver
+from ouro.memory.long_term.capture.session_notes import OutdatedNotes
 from ouro.memory.long_term.notes.note import Note, parse_note
+from ouro.memory.long_term.notes.notebook import WrittenNote
 from ouro.utils.ouro_paths import get_config_path, get_memory_dir
 
 TESTS = "Run the tests with pytest -q."
@@ -470,6 +474,36 @@ async def test_contradiction_asks_the_user(repository, settings, repo_notes, ans
     assert [each.supersedes for each in new] == ([old.id if chain else None] if new else [])
     assert not any(edge.relationship == "contradicts" for each in new for edge in each.related)
     await session.close()
+
+
+async def test_archived_notes_are_shown_if_others_cannot_be_shared():
+    note = Note(id="mem_00000001", text=TESTS)
+
+    def share(*_):
+        raise NoteError("There is no note `mem_00000002`.")
+
+    async def run(act):
+        return act()
+
+    notebook = SimpleNamespace(
+        archive=lambda *_: [WrittenNote("archive", note, note.scope)], share=share
+    )
+    notes = SimpleNamespace(
+        find_outdated=lambda: OutdatedNotes([note.id], ["mem_00000002"]),
+        relate_core=lambda: None,
+        notebook=notebook,
+    )
+    shown = []
+    observer = CaptureObserver(
+        memory=None,
+        manager=SimpleNamespace(run_under_lock=run),
+        make=None,
+        session_catalog=None,
+        channel=SimpleNamespace(emit=shown.append),
+    )
+    with pytest.raises(NoteError):
+        await observer._archive_and_share(SimpleNamespace(notes=notes))
+    assert [event.note_id for event in shown] == [note.id]
 
 
 async def test_captured_notes_are_undone_with_their_turns(repository, home, settings, repo_notes):
