@@ -354,17 +354,19 @@ async def test_esc_esc_during_a_turn_interrupts_and_opens_no_sheet():
         assert session.interrupts >= 1
 
 
-async def test_esc_with_text_and_with_suggestions_keeps_its_meaning():
+async def test_esc_esc_with_text_opens_no_sheet_and_first_closes_suggestions():
     session = session_with()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("h", "i", "escape", "escape")
         await pilot.pause()
-        assert (len(pilot.app.screen_stack), pilot.app.conversation.prompt.text) == (1, "hi")
-        await pilot.press("ctrl+u", "slash", "r")
+        assert (len(pilot.app.screen_stack), pilot.app.conversation.prompt.text) == (1, "")
+        await pilot.press("slash", "r")
         await until(pilot, lambda: pilot.app.conversation.completion.is_open)
         await pilot.press("escape")
         assert not pilot.app.conversation.completion.is_open
+        await pilot.press("escape")
+        assert pilot.app.conversation.prompt.text == "/r"
 
 
 async def test_key_after_esc_keeps_its_function():
