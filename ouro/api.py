@@ -48,6 +48,7 @@ from ouro.memory.backend import RewindScope
 from ouro.safety import Mode
 from ouro.session import WAKE_QUESTION, OpenRequest, Point, Rewound, Session
 from ouro.utils.log import log
+from ouro.utils.ouro_paths import expand_home
 
 T = TypeVar("T")
 REFUSED = (
@@ -71,7 +72,7 @@ class AsyncAgent:
         if unknown := set(options) - set(AgentOptions.__annotations__):
             raise TypeError(f"Agent has no option {', '.join(sorted(unknown))}.")
         self._options = options
-        self._cwd = Path(cwd).expanduser().resolve()
+        self._cwd = expand_home(cwd).resolve()
         self._session: Session | None = None
         self._last_id = ""  # of the session, also after it was closed
         self._background: asyncio.Task[None] | None = None  # reads the events outside of turns

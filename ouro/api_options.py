@@ -19,6 +19,7 @@ from ouro.safety import Mode
 from ouro.session import Session
 from ouro.session_options import Options
 from ouro.tools.function_tool import FunctionTool
+from ouro.utils.ouro_paths import expand_home
 
 Picture = Image | Path | str | bytes
 """An image: its file, or its bytes (png, jpeg, gif, webp)."""
@@ -97,9 +98,7 @@ def session_options_of(cwd: Path, options: AgentOptions) -> Options:
     return Options(
         cwd=cwd,
         settings={**settings, **more, "permissions.ask": asked},
-        add_dirs=tuple(
-            Path(folder).expanduser().absolute() for folder in options.get("add_dirs", ())
-        ),
+        add_dirs=tuple(expand_home(folder).absolute() for folder in options.get("add_dirs", ())),
         ephemeral=not options.get("save", True),
         memory=options.get("memory", True),
         safe=options.get("safe", False),
@@ -150,7 +149,7 @@ def name_in_workspace(session: Session, path: str | Path) -> str:
     """The name of a file in checkpoints and diffs: relative to the folder of the session, with all links
     among the folders above it resolved.
     """
-    path_in_session = session.cwd / Path(path).expanduser()
+    path_in_session = session.cwd / expand_home(path)
     # The file itself may be a link, which a turn has changed: that link is not followed.
     real_path = Path(os.path.realpath(path_in_session.parent), path_in_session.name)
     return os.path.relpath(real_path, os.path.realpath(session.cwd))
@@ -164,7 +163,7 @@ def image_of(picture: Picture) -> Image:
         image, _ = make_image("image", picture)
         return image
     try:
-        image, _ = make_image(Path(picture).name, Path(picture).expanduser().read_bytes())
+        image, _ = make_image(Path(picture).name, expand_home(picture).read_bytes())
     except OSError as error:
         raise UsageError(f"The image {picture} cannot be read: {error.strerror}.") from error
     return image

@@ -26,7 +26,7 @@ from ouro.session_options import SessionBasis
 from ouro.settings import MemorySettings, Settings
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.utils.git import find_root
-from ouro.utils.ouro_paths import get_history_dir, get_recall_log_path, home_secret
+from ouro.utils.ouro_paths import expand_home, get_history_dir, get_recall_log_path, home_secret
 from ouro.utils.path_encoding import path_text
 
 
@@ -198,7 +198,7 @@ def _build_other_projects(
     settings = basis.settings.memory
     if not (settings.other_projects and basis.options.interactive):
         return None
-    folders = [Path(folder).expanduser() for folder in settings.private_projects]
+    folders = [expand_home(folder) for folder in settings.private_projects]
     return long_term.OtherProjects(finder, [folder.resolve() for folder in folders])
 
 

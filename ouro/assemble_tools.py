@@ -40,7 +40,7 @@ from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import Terminals
 from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
-from ouro.utils.ouro_paths import get_checkpoints_dir, get_home
+from ouro.utils.ouro_paths import expand_home, get_checkpoints_dir, get_home
 
 if TYPE_CHECKING:
     from ouro.llm import ProviderSearch
@@ -162,7 +162,7 @@ def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) ->
         in_container=confinement.in_container,
         confines_allowed=basis.settings.sandbox.confine_allowed,
     )
-    for folder in (Path(name).expanduser() for name in basis.settings.sandbox.writable):
+    for folder in (expand_home(name) for name in basis.settings.sandbox.writable):
         if folder.is_dir():  # the sandbox cannot open one that is not there
             workspace.open_for_commands(folder)
     return workspace

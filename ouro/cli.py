@@ -576,9 +576,10 @@ def _folder_name(args: SimpleNamespace) -> str:
 
 
 def _absolute(folders: Sequence[str]) -> tuple[Path, ...]:
-    from pathlib import Path
 
-    return tuple(Path(folder).expanduser().absolute() for folder in folders)
+    from ouro.utils.ouro_paths import expand_home
+
+    return tuple(expand_home(folder).absolute() for folder in folders)
 
 
 def _request(args: SimpleNamespace) -> OpenRequest:

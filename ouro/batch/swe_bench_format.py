@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ouro.batch.state import FAULT, BatchState
 from ouro.errors import ConfigError
 from ouro.utils.lenient_json import string
+from ouro.utils.ouro_paths import expand_home
 
 _REQUIRED_FIELDS = ("instance_id", "repo", "base_commit", "problem_statement")
 _OWNER_AND_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -64,6 +64,6 @@ def _repository_in(mirror: str, repository: str) -> str:
     """The folder or the address of a repository in the mirror; a bare one may end with `.git`."""
     if "://" in mirror:
         return f"{mirror.rstrip('/')}/{repository}"
-    folder = Path(mirror).expanduser().resolve() / repository
+    folder = expand_home(mirror).resolve() / repository
     bare = folder.with_name(f"{folder.name}.git")
     return str(bare if bare.is_dir() and not folder.is_dir() else folder)

@@ -13,6 +13,7 @@ import msgspec
 from ouro.errors import ConfigError, OuroError, UsageError
 from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.json_schema import validator_of
+from ouro.utils.ouro_paths import expand_home
 from ouro.utils.yaml import (
     convert,
     is_empty,
@@ -265,7 +266,7 @@ def _check_task(task: Task, path: Path, where: str) -> Task:
         if value is not None and not 0 < value <= _MAX_LIMIT:
             hint = "A limit is more than 0. Leave it out for the default."
             raise ConfigError(f"{where}: its limit of {name} cannot be {value}.", hint)
-    tests = str((path.parent / Path(task.tests).expanduser()).resolve()) if task.tests else ""
+    tests = str((path.parent / expand_home(task.tests)).resolve()) if task.tests else ""
     if tests and not Path(tests).is_dir():
         raise ConfigError(f"{where}: its tests are no folder: {tests}.")
     return msgspec.structs.replace(task, repo=_absolute_repository(task.repo, path), tests=tests)
@@ -292,7 +293,7 @@ def _absolute_repository(repo: str, file: Path) -> str:
     """The absolute path of a repository, if it is a folder. An address stays as it is."""
     if Task(prompt="-", repo=repo).is_remote:
         return repo
-    return str((file.parent / Path(repo).expanduser()).resolve())
+    return str((file.parent / expand_home(repo)).resolve())
 
 
 def _add_ids(tasks: Sequence[Task]) -> list[Task]:

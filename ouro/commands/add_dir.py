@@ -9,7 +9,7 @@ from ouro.commands.action import Answer
 from ouro.commands.render import line
 from ouro.commands.slash import SessionContext
 from ouro.errors import UsageError
-from ouro.utils.ouro_paths import tilde
+from ouro.utils.ouro_paths import expand_home, tilde
 
 
 async def add_dir(context: SessionContext, folder: str) -> Answer:
@@ -22,7 +22,7 @@ async def add_dir(context: SessionContext, folder: str) -> Answer:
         names = ", ".join(map(tilde, added_folders)) or "none"
         paths = list(map(str, added_folders))
         return Answer(paths, [line(f"Further folders of the workspace: {names}.")])
-    path = Path(session.cwd, Path(folder).expanduser())
+    path = Path(session.cwd, expand_home(folder))
     if not path.is_dir():
         raise UsageError(f"{folder} is not a folder.")
     real = await asyncio.to_thread(path.resolve)

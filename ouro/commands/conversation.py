@@ -26,7 +26,7 @@ from ouro.errors import UsageError
 from ouro.memory.backend import MessageRecord, WholeSession
 from ouro.messages import ToolCall, ToolReply
 from ouro.session import OpenRequest
-from ouro.utils.ouro_paths import tilde
+from ouro.utils.ouro_paths import expand_home, tilde
 from ouro.utils.text import clean, dollars, one_line, plural
 
 
@@ -163,7 +163,7 @@ async def export(context: SessionContext, file: str) -> Answer:
     if suffix in ("", "md", "markdown", "html", "json"):
         subject = "answer-" if request.only_last else ""
         name = f"ouro-{subject}{session.id[:8]}.{suffix or 'md'}"
-    path = session.cwd / Path(name).expanduser()
+    path = session.cwd / expand_home(name)
 
     whole = await session.memory.whole()
     make_document = answer_document if request.only_last else document

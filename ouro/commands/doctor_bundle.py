@@ -20,7 +20,7 @@ from ouro.llm import Catalog
 from ouro.safety import SecretMask, secret_values
 from ouro.utils.files import write_private
 from ouro.utils.git import find_root
-from ouro.utils.ouro_paths import get_home, get_log_path, tilde
+from ouro.utils.ouro_paths import expand_home, get_home, get_log_path, tilde
 from ouro.utils.text import clean
 
 LOG_LINES = 200
@@ -66,7 +66,7 @@ def write_bundle(
     Raises:
         UsageError: the file exists, or cannot be written.
     """
-    file = Path(cwd, Path(name).expanduser()) if name else cwd / f"ouro-doctor-{_time_stamp()}.md"
+    file = Path(cwd, expand_home(name)) if name else cwd / f"ouro-doctor-{_time_stamp()}.md"
     if file.exists():
         raise UsageError(f"{tilde(file)} exists already.", "Name another file.")
     text = mask_report("\n\n".join(_sections(findings, settings)) + "\n", cwd)

@@ -14,7 +14,7 @@ from ouro.commands.render import CodeSpan, CommandText, line, table
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.files import open_regular
-from ouro.utils.ouro_paths import tilde
+from ouro.utils.ouro_paths import expand_home, tilde
 from ouro.utils.text import clean, one_line, plural
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def import_review(context: ActionContext, words: Sequence[str], *, dry_run
     if name.isascii() and name.isdigit():
         data = await asyncio.to_thread(_fetch_comments, int(name), context.cwd)
     else:
-        data = await asyncio.to_thread(_read_comments_file, context.cwd / Path(name).expanduser())
+        data = await asyncio.to_thread(_read_comments_file, context.cwd / expand_home(name))
     comments = long_term.read_comments(data)
     if dry_run or not comments:
         rows = table((one_line(item.text, 80), item.link) for item in comments)

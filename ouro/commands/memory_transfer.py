@@ -16,7 +16,7 @@ from ouro.memory import long_term
 from ouro.utils.files import write_document
 from ouro.utils.git import remote_address
 from ouro.utils.lenient_json import dump_json
-from ouro.utils.ouro_paths import tilde
+from ouro.utils.ouro_paths import expand_home, tilde
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def export(context: ActionContext, file: str, force: bool, to: str = "") -
         return await _export_to(context, to)
     if not file and context.session:
         file = "ouro-memory.md"
-    path = context.cwd / Path(file).expanduser() if file else None
+    path = context.cwd / expand_home(file) if file else None
     is_json_file = path is not None and path.suffix == ".json"
     if context.as_json or is_json_file:
         data = await context.memory(lambda memory: long_term.as_json(memory.editor))
@@ -130,7 +130,7 @@ async def import_(
         from ouro.commands.memory_team import import_review  # needed only for reviews
 
         return await import_review(context, paths[1:], dry_run=dry_run)
-    files = [context.cwd / Path(path).expanduser() for path in paths]
+    files = [context.cwd / expand_home(path) for path in paths]
     sources = await asyncio.to_thread(long_term.read_sources, files)
     plan = await context.memory(
         lambda memory: long_term.plan_import(
@@ -245,7 +245,7 @@ async def graph(context: ShellContext, output: str, force: bool) -> Answer | Non
         )
     if context.as_json:
         return Answer(picture, view=[])
-    path = context.cwd / Path(output).expanduser() if output else None
+    path = context.cwd / expand_home(output) if output else None
     return await _write(path, long_term.html_page(picture), force)
 
 

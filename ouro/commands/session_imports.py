@@ -21,7 +21,7 @@ from ouro.importers.importer import (
 )
 from ouro.importers.transcript_builder import PROGRAM_NAMES, Program
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.utils.ouro_paths import get_sessions_dir
+from ouro.utils.ouro_paths import expand_home, get_sessions_dir
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def import_sessions(
     Args:
         program: the program that wrote them; None: it is detected.
     """
-    places = [path.expanduser().absolute() for path in paths] or usual_places()
+    places = [expand_home(path).absolute() for path in paths] or usual_places()
     sources = find_sources(places, program)
     if not sources:
         no_sessions = "No sessions of Claude Code or Codex were found: pass a path."

@@ -30,7 +30,7 @@ from ouro.memory.transcript import make_title
 from ouro.messages import Usage
 from ouro.utils.files import write_document
 from ouro.utils.git import remote_address
-from ouro.utils.ouro_paths import get_home, get_sessions_dir, tilde
+from ouro.utils.ouro_paths import expand_home, get_home, get_sessions_dir, tilde
 from ouro.utils.path_encoding import text_path
 from ouro.utils.text import byte_size, dollars, plural
 
@@ -184,7 +184,7 @@ async def export(
         UsageError: the options contradict each other, or the file exists and not `force`.
     """
     info = await context.catalog.find(session)
-    path = Path(output).expanduser() if output else None
+    path = expand_home(output) if output else None
     if agent:
         _check_agent_options(agent, has_format=to is not None, last=last)
         return await _export_to_agent(context, info, agent, path, force)

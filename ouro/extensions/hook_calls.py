@@ -8,6 +8,7 @@ from typing import Any
 
 from ouro.extensions.tool_names import names_elsewhere
 from ouro.utils.lenient_json import dictionaries
+from ouro.utils.ouro_paths import expand_home
 from ouro.utils.text import cut
 
 MAX_RESULT = 30_000
@@ -56,7 +57,7 @@ def _with_claude_arguments(
     """
     theirs: dict[str, Any] = {}
     if targets and tool in ("read", "write", "edit", "notebook_edit", "apply_patch"):
-        theirs["file_path"] = str(cwd / Path(targets[0]).expanduser())
+        theirs["file_path"] = str(cwd / expand_home(targets[0]))
     edits = dictionaries(arguments.get("edits"))
     if tool == "apply_patch":
         theirs |= _patch_fields(str(arguments.get("input", "")).splitlines())

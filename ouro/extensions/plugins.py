@@ -21,7 +21,7 @@ from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import GitError, fetch_tree
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionaries, dictionary, parse_json, string
-from ouro.utils.ouro_paths import ensure_private_dir, get_home, tilde
+from ouro.utils.ouro_paths import ensure_private_dir, expand_home, get_home, tilde
 from ouro.utils.text import clean, escape_invisible, one_line
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
@@ -178,7 +178,7 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
     with tempfile.TemporaryDirectory(prefix=".new-", dir=plugins_dir()) as temporary:
         # Get the files of the source.
         source_folder, commit = Path(temporary) / "source", ""
-        local_folder = Path(source).expanduser()
+        local_folder = expand_home(source)
         if local_folder.is_dir() and not ref:
             source = _copy(local_folder, source_folder)
         else:

@@ -12,6 +12,7 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.settings import LanguageServerSettings
 from ouro.utils.files import near_endings
+from ouro.utils.ouro_paths import expand_home
 
 
 class LanguageServerSpec(msgspec.Struct, frozen=True):
@@ -178,7 +179,7 @@ def _is_installed(spec: LanguageServerSpec, folders: str, root: Path) -> bool:
     """Whether the program of a server exists. If the command has a `/`, it is a path, relative to
     `root`. Otherwise it is searched in `folders`, which are joined as in PATH.
     """
-    program = Path(spec.command[0]).expanduser()
+    program = expand_home(spec.command[0])
     if os.sep in spec.command[0]:
         return _is_program(root / program)
     return any(_is_program(Path(folder, program)) for folder in folders.split(os.pathsep) if folder)

@@ -20,6 +20,7 @@ from ouro.messages import Image
 from ouro.settings import McpServerSettings
 from ouro.utils.decoding import from_plain
 from ouro.utils.log import log
+from ouro.utils.ouro_paths import expand_home
 from ouro.utils.processes import send_signal
 from ouro.utils.text import clean, one_line, plural
 
@@ -374,7 +375,7 @@ class McpServer:
             command = [*host.confine(command)]
         cwd = self._folder
         if settings.cwd:
-            cwd /= Path(settings.cwd).expanduser()
+            cwd /= expand_home(settings.cwd)
         return {
             "name": self.name,
             "command": command,

@@ -19,6 +19,7 @@ from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import shorten
 from ouro.utils.log import log
+from ouro.utils.ouro_paths import expand_home
 from ouro.utils.text import one_line
 
 
@@ -95,7 +96,7 @@ class FunctionTool(Tool[msgspec.Struct]):
         # The function gets the file that permissions have judged, also if the program has changed
         # its working folder.
         if name := self.path_argument:
-            arguments[name] = os.path.realpath(self._cwd / Path(arguments[name]).expanduser())
+            arguments[name] = os.path.realpath(self._cwd / expand_home(arguments[name]))
         try:
             if inspect.iscoroutinefunction(self.function):
                 value = await self.function(**arguments)

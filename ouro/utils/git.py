@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ouro.utils.files import open_regular, read_start
 from ouro.utils.git_process import GitProfile, run_git, streaming_git
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.ouro_paths import expand_home
 from ouro.utils.path_encoding import text_path
 
 # A submodule has its own settings, which may name programs: git does not enter it.
@@ -261,7 +262,7 @@ class Git:
             return []
         folder = self._folder / common / "hooks"
         if named_folder := self._own_settings.get("core.hookspath", ""):
-            folder = self._folder / top / Path(named_folder).expanduser()
+            folder = self._folder / top / expand_home(named_folder)
         return ["post-index-change"] if (folder / "post-index-change").exists() else []
 
     def _run(
@@ -590,7 +591,7 @@ def remote_address(given: str, cwd: Path) -> str:
     """The address of a remote that the user typed; a folder, relative to `cwd`, becomes its
     absolute path.
     """
-    path = cwd / Path(given).expanduser()
+    path = cwd / expand_home(given)
     is_folder = bool(given) and ":" not in given and ("/" in given or path.is_dir())
     return str(path.resolve()) if is_folder else given
 

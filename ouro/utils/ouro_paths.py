@@ -205,6 +205,18 @@ def tilde(path: Path | str) -> str:
     return readable_bytes(name)
 
 
+def expand_home(path: Path | str) -> Path:
+    """The path with the home folder instead of `~` or `~user`. It stays as it is if there is no such
+    user: `Path.expanduser` raises RuntimeError then.
+    """
+    from pathlib import Path
+
+    try:
+        return Path(os.path.expanduser(path))
+    except ValueError:  # NUL in the name of the user
+        return Path(path)
+
+
 def ensure_private_dir(folder: Path) -> Path:
     """Create `folder` and its parents below ouro's home, readable only by the user (0700); returns
     it.

@@ -470,3 +470,8 @@ def _runs(pid: int) -> bool:
         return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def test_a_path_in_the_home_of_an_unknown_user_goes_to_hooks_unchanged(tmp_path):
+    data = tool_data("read", "read", {}, ["~nobody-of-that-name/x"], tmp_path)
+    assert data["tool_input"] == {"file_path": str(tmp_path / "~nobody-of-that-name/x")}

@@ -32,6 +32,8 @@ async def test_l3_each_invalid_call_gets_a_result_and_the_turn_continues(reposit
         ToolCall("", "read", {}, malformed="[]"),
         call("read", path={"a": 1}),
         call("read", path="a\0b"),
+        call("read", path="~nobody-of-that-name/x"),
+        call("read", path="~no\0body/x"),
         call("shell", command="true", cwd="~nobody-of-that-name/x"),
         call("shell", command="true", cwd="a\0b"),
         call("shell", command="echo a\0b"),

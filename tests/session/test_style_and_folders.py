@@ -124,8 +124,18 @@ async def test_an_added_folder_can_be_read_and_written_and_the_model_knows_it(
     assert any(str(other) in str(message) for message in model.requests[-1].messages)
     await say(session, "write it")
     assert (other / "new.txt").read_text() == "new\n"
-    await dispatch(front_end, "/add-dir nowhere")
-    assert "is not a folder" in front_end.lines[-1][1]
+    for missing in ("nowhere", "~nobody-of-that-name/docs"):
+        await dispatch(front_end, f"/add-dir {missing}")
+        assert f"{missing} is not a folder" in front_end.lines[-1][1]
+    await session.close()
+
+
+async def test_a_writable_folder_of_an_unknown_user_stops_no_session(home, repository):
+    session, model = await opened(
+        repository, "Hello.", settings={"sandbox.writable": ["~nobody-of-that-name/x"]}
+    )
+    await say(session, "one")
+    assert len(model.requests) == 1
     await session.close()
 
 

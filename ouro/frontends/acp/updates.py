@@ -16,6 +16,7 @@ from ouro.display import CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import Event
 from ouro.frontends.event_lines import notice_of, retry_line
 from ouro.messages import ToolCall, Usage
+from ouro.utils.ouro_paths import expand_home
 from ouro.utils.text import clean, code_block, one_line
 
 Update = Any
@@ -262,7 +263,7 @@ class EventUpdates:
         return [acp.ToolCallLocation(path=self._absolute(path), line=line)]
 
     def _absolute(self, path: str) -> str:
-        return os.path.normpath(self._cwd / Path(path.replace("\0", "\ufffd")).expanduser())
+        return os.path.normpath(self._cwd / expand_home(path.replace("\0", "\ufffd")))
 
 
 def _context_update(event: events.UsageUpdated) -> Update:

@@ -23,7 +23,7 @@ from ouro.safety import TrustStore, acting_files
 from ouro.utils.agent_homes import agent_path, claude_home, claude_project_name
 from ouro.utils.files import open_regular
 from ouro.utils.git import find_root
-from ouro.utils.ouro_paths import get_trust_path
+from ouro.utils.ouro_paths import expand_home, get_trust_path
 
 INSTRUCTIONS = (
     "CLAUDE.md",
@@ -70,7 +70,7 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
     skipped: list[SkippedFile] = []
     depths: dict[Path, int] = {}  # 0 for a named file, 1 for one that it includes, …
     for named_path in paths:
-        item = named_path.expanduser().absolute()
+        item = expand_home(named_path).absolute()
         if item.is_file():
             depths[item] = 0
             continue
@@ -89,7 +89,7 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
             continue
         files.append(path)
         for name in _names_of_includes(path, text):
-            included = (path.parent / Path(name).expanduser()).resolve()
+            included = (path.parent / expand_home(name)).resolve()
             if reason := _reason_to_refuse(path, included, depths[path]):
                 skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
             elif included not in depths:

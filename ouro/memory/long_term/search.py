@@ -20,7 +20,13 @@ from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.git import find_root, same_project
-from ouro.utils.ouro_paths import get_index_path, get_sessions_dir, get_trust_path, tilde
+from ouro.utils.ouro_paths import (
+    expand_home,
+    get_index_path,
+    get_sessions_dir,
+    get_trust_path,
+    tilde,
+)
 from ouro.utils.path_encoding import path_text, text_path
 from ouro.utils.text import clean, plural
 
@@ -120,7 +126,7 @@ def make_filter(
         )
     project_path = session_id = ""
     if project:
-        project_path = path_text((cwd / Path(project).expanduser()).resolve())
+        project_path = path_text((cwd / expand_home(project)).resolve())
     if session:
         session_id = find_session(sessions, session, same_project(str(cwd.resolve()))).id
     repositories = Graph(index).projects()

@@ -15,6 +15,7 @@ import msgspec
 from ouro.safety.checkpoints.checkpoint_repository import CheckpointError, Repository
 from ouro.utils.git import Git, GitError, git_dirs, read_git_file
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.ouro_paths import expand_home
 
 _GIT_TIMEOUT = 60.0
 _CONVERTING_LINE = late_pattern(
@@ -138,7 +139,7 @@ def _may_convert(repository: Repository) -> bool:
     user = git.ask("config", "--type=path", "--get", "core.attributesFile").strip()
     attribute_files = [
         shared / "info/attributes",
-        Path(user or "~/.config/git/attributes").expanduser(),
+        expand_home(user or "~/.config/git/attributes"),
     ]
     tracked = git.paths("--", ":(top,glob)**/.gitattributes")
     attribute_files += [repository.top / name for name in tracked]

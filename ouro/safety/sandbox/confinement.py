@@ -35,7 +35,7 @@ from ouro.utils.agent_homes import moved_agent_homes
 from ouro.utils.git import find_root
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
-from ouro.utils.ouro_paths import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir, expand_home
 from ouro.utils.processes import count_processes
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Confinement:
         self._lock = threading.Lock()
         self._proxy: NetworkProxy | None = None
         """The way to the hosts of the settings; None until a command needs it."""
-        opened = tuple(Path(name).expanduser() for name in settings.writable)
+        opened = tuple(expand_home(name) for name in settings.writable)
         self._also_writable = (*also_writable, *opened)
         self._opened = opened
         """The folders of `sandbox.writable`. One that does not exist yet may be made meanwhile."""

@@ -28,10 +28,11 @@ from fakes.fake_session import FakeSession, says
 from fakes.model_server import Call, Reply, agent, failure
 from fakes.ouro_program import ANTHROPIC, OuroProgram
 
-from ouro.events import Outcome
+from ouro.events import Outcome, ToolStarted
 from ouro.frontends.acp.editor_session import EditorSession
 from ouro.frontends.acp.server import STOP_REASONS, _mcp_servers
 from ouro.frontends.acp.updates import EventUpdates
+from ouro.llm import call
 
 
 @pytest.fixture
@@ -668,3 +669,9 @@ async def test_a_repeated_message_is_sent_at_once_listed_and_ended(ouro):
         assert "Check the build" not in editor.text[before:]
         await connection.say("hello")
         assert editor.text.endswith("Hello.")
+
+
+def test_a_path_in_the_home_of_an_unknown_user_is_shown_unchanged(tmp_path):
+    started = ToolStarted(call("read", path="~nobody-of-that-name/x"), "read x")
+    [update] = EventUpdates(tmp_path, terminals={}).updates_of(started)
+    assert update.locations[0].path == str(tmp_path / "~nobody-of-that-name/x")
