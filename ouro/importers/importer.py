@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import SessionError, UsageError
+from ouro.errors import SessionError, UsageError, plain_error
 from ouro.importers.claude_code import read_claude_code
 from ouro.importers.codex import read_codex
 from ouro.importers.foreign_values import (
@@ -296,8 +296,11 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
         try:
             session = await asyncio.to_thread(READERS[source.program], source.path)
             result = await self._import(source, session)
-        except SessionError as error:
-            return ImportResult(source, "failed", reason=str(error))
+        except (
+            SessionError,
+            OSError,
+        ) as error:  # OSError: a disk that fails in the middle of a file
+            return ImportResult(source, "failed", reason=str(plain_error(error)))
         if result.outcome != "empty":
             self.ledger.record_import(source.path, result.session_id)
         return result

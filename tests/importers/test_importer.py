@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from fakes.waiting import wait
 
+from ouro.importers import importer
 from ouro.importers.importer import Importer, ImportLedger, ImportResult, find_sources, usual_places
 from ouro.memory.backend import MessageRecord, ModeRecord, RewindRecord, SessionHeader, TitleRecord
 from ouro.memory.manager import MemoryManager
@@ -26,8 +27,8 @@ def store(home) -> YamlFileMemoryStore:
 
 def take(store, home, *paths, program=None) -> list[ImportResult]:
     ledger = ImportLedger()
-    importer = Importer(store, ledger, {info.id for info in wait(store.list_sessions())})
-    done = [wait(importer.import_source(each)) for each in find_sources(paths, program)]
+    reader = Importer(store, ledger, {info.id for info in wait(store.list_sessions())})
+    done = [wait(reader.import_source(each)) for each in find_sources(paths, program)]
     ledger.save()
     return done
 
@@ -221,6 +222,18 @@ def test_open_session_is_skipped_and_reported(store, home, tmp_path):
     assert done.outcome == "failed"
     wait(holder.close_session(CART))
     assert outcomes(take(store, home, path)) == ["more"]
+
+
+def test_a_file_that_cannot_be_read_to_its_end_does_not_stop_the_others(store, home, monkeypatch):
+    def fail(_path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setitem(importer.READERS, "codex", fail)
+    done = take(store, home, DATA)
+    failed = [result for result in done if result.source.program == "codex"]
+    assert {result.outcome for result in failed} == {"failed"}
+    assert "Input/output error" in failed[0].reason
+    assert "new" in outcomes(done)
 
 
 def test_secrets_are_masked_on_import(store, home, tmp_path):
