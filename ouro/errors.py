@@ -203,6 +203,10 @@ class MemoryUnusable(LongTermMemoryError):
     """The memory folder or its history is damaged; it is not changed."""
 
 
+class GitUnavailable(MemoryUnusable):
+    """git is missing, or does not answer: the history of memory is not damaged, but cannot grow."""
+
+
 class SecretInMemory(LongTermMemoryError):
     """The text to remember holds a secret; nothing was written."""
 

@@ -105,6 +105,8 @@ class Folder:
                 scopes.opened, lambda: index, worktree=root, lists_files=False
             )
             yield editor, stores
+            for notice in filter(None, (store.obstacle_notice for store in stores)):
+                warn(notice)
             if [store.folder_state() for store in stores] != before:
                 changed = index.update(memory_index.Sources.of_notes(stores))
                 # Sessions make the vectors of older notes in the background: a command does not

@@ -50,6 +50,20 @@ def test_each_action_has_help_with_an_example_and_json(ouro, action, capsys):
     assert f"ouro memory {action}" in out.partition("example:")[2]
 
 
+def test_memory_is_read_and_written_after_git_was_removed(ouro, inside, monkeypatch, tmp_path):
+    ouro("remember", "--scope", "repo", "Staging is on port 5433")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+
+    code, out, err = ouro("remember", "--scope", "repo", "Invoices are sent on Mondays")
+
+    assert (code, out.startswith("Remembered in repo/facts.md")) == (0, True)
+    assert err.startswith("ouro: Memory (repo) has no history now: git is not installed.\n")
+    code, out, err = ouro("list")
+    assert (code, err) == (0, "")
+    assert ("Staging" in out, "Invoices" in out, "unconfirmed" in out) == (True, True, False)
+
+
 def test_files_lists_the_core_files_of_each_scope(ouro, inside):
     ouro("remember", "--scope", "user", "I prefer tabs")
     user, repo = json.loads(ouro("files", "--json")[1])

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from fakes.knowledge import unapproved
 
+from ouro.errors import MemoryUnusable
 from ouro.memory.long_term import GitMemoryStore
 from ouro.memory.long_term.git import process
 from ouro.memory.long_term.git import repository as history
+from ouro.memory.long_term.scope import ScopeMemory
 
 LOCKS = ("HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "index.lock")
 
@@ -335,6 +337,65 @@ def test_m6_without_git_text_is_kept_and_committed_later(store, monkeypatch, tmp
 
     assert store.commit_changes("What was kept")
     assert (store.obstacle, len(store.log())) == ("", 3)
+
+
+def new_store(store: GitMemoryStore) -> GitMemoryStore:
+    """The store as the next ouro opens it: nothing of the history was read yet."""
+    return GitMemoryStore(store.folder, "user", store.repository.state_dir)
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["loose", "packed"])
+def test_m6_memory_is_read_when_git_is_gone(store, monkeypatch, tmp_path, is_packed):
+    store.save_and_commit({"archive/mem_1.md": "old\n", "mem_2.md": "new\n"}, "Learn notes")
+    if is_packed:
+        plain(store, "gc", "-q", "--prune=now")
+    tree = dict(new_store(store).repository.tree(store.accepted))
+    (store.folder / "facts.md").write_text("- one\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    later = new_store(store)
+
+    assert dict(later.repository.tree(later.accepted)) == tree
+    assert later.accepted_texts(["facts.md", "archive/mem_1.md"]) == {
+        "facts.md": "- one\n- two\n",
+        "archive/mem_1.md": "old\n",
+    }
+    assert [edit.name for edit in unapproved(later)] == ["facts.md"]
+
+
+def test_m6_history_goes_on_when_git_is_back(store, monkeypatch, tmp_path):
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        for text in ("- one\n- three\n", "- one\n- four\n"):
+            later = new_store(store)
+            ScopeMemory(later).open()
+            seen = {"facts.md": later.read("facts.md") or ""}
+            assert later.save_and_commit({"facts.md": text}, "Learn", seen=seen) == ""
+        assert later.obstacle_notice.startswith("Memory (user) has no history now: git is not")
+        reopened = ScopeMemory(new_store(store))
+        reopened.open()
+        assert (reopened.texts, reopened.foreign) == ({"facts": "- one\n- four\n"}, {})
+
+    with_git = new_store(store)
+    commit = with_git.save_and_commit({"facts.md": "- one\n- four\n- five\n"}, "Learn five")
+
+    assert [commit.subject for commit in with_git.log()] == [
+        "Learn five",
+        "Keep what could not be committed before",
+        "Learn two",
+        "Learn one",
+    ]
+    assert (with_git.accepted, unapproved(with_git)) == (commit, ())
+
+
+def test_m6_damaged_history_is_not_approved_without_git(store, monkeypatch, tmp_path):
+    tree_file = object_file(store, "HEAD^{tree}")
+    tree_file.chmod(0o600)
+    tree_file.write_bytes(b"garbage")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(MemoryUnusable, match="left alone"):
+        new_store(store).accepted_texts(["facts.md"])
 
 
 def test_m6_a_first_write_without_git_is_kept_too(home, monkeypatch, tmp_path):

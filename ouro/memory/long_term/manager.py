@@ -524,8 +524,8 @@ class LongTermMemoryManager:
     def _warn_of_files(self) -> None:
         """Warn of a history that cannot be written, and of files whose changes were reverted."""
         for scope in self._scopes:
-            if scope.store.obstacle:
-                self._warn(f"Memory ({scope.name}) has no history now: {scope.store.obstacle}")
+            if notice := scope.store.obstacle_notice:
+                self._warn(notice)
             for file in scope.refused:
                 self._warn(
                     f"Memory ({scope.name}): {file.name} {file.reason}; it is as it was before."

@@ -101,6 +101,13 @@ class GitMemoryStore(ApprovedFiles):
         self.secret_in = finds_secret
         """Returns the kind of secret that a text holds; empty if it holds none."""
 
+    @property
+    def obstacle_notice(self) -> str:
+        """What to tell the user about `obstacle`; empty without one."""
+        if not self.obstacle:
+            return ""
+        return f"Memory ({self.scope}) has no history now: {self.obstacle}"
+
     def log(self, limit: int = 50, path: str = "", *, before: str = "") -> tuple[Commit, ...]:
         """The latest commits, newest first, at most `limit`. If `path` is given, only commits that
         changed that file; if `before` is given, only commits up to that date.
@@ -376,6 +383,7 @@ class GitMemoryStore(ApprovedFiles):
                     )
             is_approved = approves_seen or not seen or self._are_approved(seen)
             contents = contents_of(encode_texts(changes))
+            self._commit_earlier_saves()
             save = UncommittedSave(contents, dict(trailers or {}))
             record_save(self.repository, save)
             encoded = self._write_texts(changes, changes if is_approved else ())
@@ -450,6 +458,16 @@ class GitMemoryStore(ApprovedFiles):
             if not rest:
                 return last_commit
             return self.commit_parts(subject, trailers or {}, whole=rest)
+
+    def _commit_earlier_saves(self) -> None:
+        """Commit what was saved while no commit could be made (git was missing), so that the next
+        commit holds only its own change.
+        """
+        from ouro.memory.long_term.git.turn_records import read_saves
+
+        if saves := read_saves(self.repository):
+            names = {name for save in saves for name in save.contents}
+            self._commit_saves("Keep what could not be committed before", names, names)
 
     def _commit_saves(
         self, subject: str, names: Collection[str], uncommitted: set[str]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.errors import MemoryUnusable
+from ouro.errors import GitUnavailable, MemoryUnusable
 from ouro.memory.long_term.git.files import (
     UNREADABLE,
     MemoryFiles,
@@ -137,16 +137,26 @@ class ApprovedFiles:
 
     def drop_lost_approval(self) -> None:
         """Drop all approval if the accepted commit is not in this history: the folder is another
-        one, or a backup. Contents that were approved by blob stay approved.
+        one, or a backup. Contents that were approved by blob stay approved. Without git nothing is
+        dropped: what the accepted commit holds is read in any case, and what it lacks is not
+        approved.
         """
-        accepted, head, run_git = self.accepted, self.get_current_head(), self.repository.run
-        has_head = bool(head) and run_git("cat-file", "-e", head).returncode == 0
-        if accepted and has_head and run_git("cat-file", "-e", accepted).returncode == 1:
+        try:
+            is_lost = self._is_acceptance_lost()
+        except GitUnavailable:
+            return
+        if is_lost:
             log.warning(
                 "memory: %s has another history than before; nothing is approved", self.folder
             )
             for name in (ACCEPTED, BEFORE):
                 (self.repository.own_dir / name).unlink(missing_ok=True)
+
+    def _is_acceptance_lost(self) -> bool:
+        """Whether this history has a commit, but not the accepted one. Raises MemoryUnusable."""
+        accepted, head, run_git = self.accepted, self.get_current_head(), self.repository.run
+        has_head = bool(head) and run_git("cat-file", "-e", head).returncode == 0
+        return bool(accepted) and has_head and run_git("cat-file", "-e", accepted).returncode == 1
 
     # -- contents that were approved since
 

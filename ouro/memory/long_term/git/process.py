@@ -21,7 +21,7 @@ from types import SimpleNamespace
 
 import msgspec
 
-from ouro.errors import MemoryUnusable
+from ouro.errors import GitUnavailable, MemoryUnusable
 from ouro.utils.git_process import (
     GitProfile,
     GitResult,
@@ -86,7 +86,7 @@ def run_memory_git(
     index: Path | None,
     inherited: Sequence[int],
 ) -> GitResult:
-    """Run git and return its result with any exit code. Raises MemoryUnusable if git is missing or
+    """Run git and return its result with any exit code. Raises GitUnavailable if git is missing or
     takes too long. After git took too long, each call in the next `_PAUSE` seconds raises it at
     once, without starting git.
 
@@ -104,7 +104,7 @@ def run_memory_git(
     command = command_line(GitProfile.MEMORY, arguments, folders)
     variables = environment(GitProfile.MEMORY, git_variables)
     if time.monotonic() < _pause.until:
-        raise MemoryUnusable(_HANGS, _HANGS_HINT)
+        raise GitUnavailable(_HANGS, _HANGS_HINT)
     try:
         if "git.cmd" not in sys.modules:  # GitPython is imported below: that starts git
             _require_answer_of_git()
@@ -120,7 +120,7 @@ def run_memory_git(
         )
     except TimeoutExpired as error:
         _pause.until = time.monotonic() + _PAUSE
-        raise MemoryUnusable(_HANGS, _HANGS_HINT) from error
+        raise GitUnavailable(_HANGS, _HANGS_HINT) from error
 
 
 def _require_answer_of_git() -> None:
@@ -198,13 +198,13 @@ def _execute(
     """Run a command with GitPython in its own process group, which a timeout or an interrupt kills
     completely, and return its result with any exit code. The command gets only these variables.
 
-    Raises TimeoutExpired; MemoryUnusable if there is no git, or it cannot be run.
+    Raises TimeoutExpired; GitUnavailable if there is no git; MemoryUnusable if it cannot be run.
     """
     try:
         from git.cmd import Git  # 150 ms
         from git.exc import GitCommandNotFound
     except ImportError as error:  # GitPython looks for git
-        raise MemoryUnusable(*_GIT_IS_MISSING) from error
+        raise GitUnavailable(*_GIT_IS_MISSING) from error
     command = _without_other_variables(command, variables)
     try:
         running = Git(folder).execute(
@@ -217,7 +217,7 @@ def _execute(
             pass_fds=inherited,
         )
     except GitCommandNotFound as error:
-        raise MemoryUnusable(*_GIT_IS_MISSING) from error
+        raise GitUnavailable(*_GIT_IS_MISSING) from error
     except (OSError, SubprocessError, ValueError) as error:
         raise MemoryUnusable(f"git could not be run: {error}") from error
     process = running.proc
@@ -225,7 +225,7 @@ def _execute(
     result = finish_git(profile, process, data=stdin, timeout=timeout, on_wait=on_wait)
     # `env` was found, but not the git that it should start.
     if result.returncode == 127 and command[0] == "env":
-        raise MemoryUnusable(*_GIT_IS_MISSING)
+        raise GitUnavailable(*_GIT_IS_MISSING)
     return result
 
 

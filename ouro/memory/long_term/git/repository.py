@@ -15,11 +15,11 @@ from itertools import chain
 from pathlib import Path
 from subprocess import CompletedProcess
 from threading import get_ident
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from ouro.errors import MemoryUnusable
+from ouro.errors import GitUnavailable, MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
 from ouro.memory.long_term.git.git_dir_checks import (
     BRANCH,
@@ -51,6 +51,9 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import ensure_private_dir
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.git.object_reader import ObjectReader
 
 _State = TypeVar("_State")
 _MAX_CACHED_TREES = 16
@@ -234,7 +237,10 @@ class GitRepository:
             )
         files = self._trees.get(commit)  # another thread may clear them at any moment
         if files is None:
-            blobs = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
+            try:
+                blobs = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
+            except GitUnavailable:
+                blobs = self._read_without_git().list_files(commit, [ARCHIVE])
             files = {name: blob for name, blob in blobs.items() if is_memory_name(name)}
             self._trees[commit] = files
         return files
@@ -283,11 +289,23 @@ class GitRepository:
         """The content of each blob, by its id; raises MemoryUnusable if one cannot be read or was
         forged.
         """
-        contents = dict(zip(ids, (content for _, content in self.read_objects(ids)), strict=True))
+        try:
+            objects = [content for _, content in self.read_objects(ids)]
+        except GitUnavailable:
+            reader = self._read_without_git()
+            objects = [reader.read(blob)[1] for blob in ids]
+        contents = dict(zip(ids, objects, strict=True))
         for blob, content in contents.items():
             if blob_id(content) != blob:  # git does not check what it reads
                 raise unusable_history(self.git_dir, f"{blob[:12]} of the history is forged")
         return contents
+
+    def _read_without_git(self) -> ObjectReader:
+        """A reader of this history that needs no git. Raises MemoryUnusable as `demand_safe`."""
+        from ouro.memory.long_term.git.object_reader import ObjectReader
+
+        demand_safe(self.git_dir)
+        return ObjectReader(self.git_dir)
 
     def commit(
         self,
