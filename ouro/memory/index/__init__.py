@@ -44,6 +44,6 @@ if TYPE_CHECKING:
     from ouro.memory.index.session_search import search_sessions
     from ouro.memory.index.stems import find_stems
     from ouro.memory.index.vectors import Vectors
-    from ouro.memory.index.words import MIN_START, findable, word_starts
+    from ouro.memory.index.words import MIN_START, STOP_WORDS, findable, word_starts
 
 __getattr__ = lazy_exports(__name__)

@@ -466,7 +466,7 @@ class GitMemoryStore(ApprovedFiles):
         from ouro.memory.long_term.git.turn_records import read_saves
 
         if saves := read_saves(self.repository):
-            names = {name for save in saves for name in save.contents}
+            names = set[str]().union(*(save.contents for save in saves))
             self._commit_saves("Keep what could not be committed before", names, names)
 
     def _commit_saves(

@@ -62,8 +62,8 @@ _EXAMPLES: tuple[tuple[str, _Answer], ...] = (
 
 _ASK_TOPIC = """\
 What does a sentence tell? Answer with one word:
-"health": the illness, body, pregnancy, mood or therapy of someone
-"family": the marriage, children, love or religion of someone
+"health": the illness, body, pregnancy, addiction, mood or therapy of someone
+"family": the marriage, children, love, religion or politics of someone
 "salary": what someone earns, their debts, warnings or dismissal
 "home": where someone lives, a private phone number
 "work": what someone does, knows or decides at work, and when they are at work
@@ -103,6 +103,36 @@ kept the diabetes, the pregnancy and the pay of a colleague.
 """
 
 
+_ASK_ABOUT = """\
+Whom or what does a sentence tell something about?
+"person": one person: a colleague, a friend, a relative of someone, by name or by role
+"thing": all else: code, data, programs, rules, plans, products, customers and groups of people"""
+_About = Literal["person", "thing"]
+_ABOUT_EXAMPLES: tuple[tuple[str, _About], ...] = (
+    ("Otto runs the payment team.", "person"),
+    ("The family plan has two seats.", "thing"),
+    ("Our tester is in love.", "person"),
+    ("The health page is red.", "thing"),
+    ("Die Löhne stehen in Tabelle 3.", "thing"),
+    ("Uwe verdient mehr als Jan.", "person"),
+    ("Les dossiers des malades sont chiffrés.", "thing"),
+    ("Pierre attend un enfant.", "person"),
+    ("La directora está enferma.", "person"),
+    ("El formulario pide la religión.", "thing"),
+    ("Anna's father is in hospital.", "person"),
+    ("Parent nodes hold their children.", "thing"),
+    ("小王怀孕了。", "person"),
+    ("工资表每月更新。", "thing"),
+    ("花子は入院しています。", "person"),
+    ("患者の記録は十年保存します。", "thing"),
+    ("The address form has a field for the home.", "thing"),
+    ("Someone in sales is getting divorced.", "person"),
+)
+"""What a sentence says, and whether it is about one person. A model of 1.5 billion parameters names a
+topic by a word alone: "health" for `Health checks run every minute`.
+"""
+
+
 class _MayKeep(msgspec.Struct):
     answer: _Answer
 
@@ -111,15 +141,23 @@ class _TopicOfSentence(msgspec.Struct):
     topic: _Topic
 
 
+class _AboutOfSentence(msgspec.Struct):
+    about: _About
+
+
 async def may_keep(ask: AskModel, sentence: str) -> bool:
-    """Whether a model says that a sentence may be kept, and names no private topic for it; also
-    without usable answers. Raises ModelError.
+    """Whether a model says that a sentence may be kept, and that it tells nothing private about a
+    person; also without usable answers to the first two
+    questions. Raises ModelError.
     """
     permission = await _ask(ask, _INSTRUCTIONS, "answer", _EXAMPLES, sentence, _MayKeep)
     if permission is not None and permission.answer == "no":
         return False
     named = await _ask(ask, _ASK_TOPIC, "topic", _TOPIC_EXAMPLES, sentence, _TopicOfSentence)
-    return named is None or named.topic not in _PRIVATE_TOPICS
+    if named is None or named.topic not in _PRIVATE_TOPICS:
+        return True
+    subject = await _ask(ask, _ASK_ABOUT, "about", _ABOUT_EXAMPLES, sentence, _AboutOfSentence)
+    return subject is not None and subject.about == "thing"
 
 
 async def _ask(

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ouro.memory.index import find_stems, word_starts
+from ouro.memory.index import STOP_WORDS, find_stems, is_function_word, word_starts
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.statement_patterns import has
 from ouro.memory.long_term.supersession import corrects, subject_words
@@ -298,9 +298,9 @@ def is_parallel(first: str, second: str) -> bool:
     way`.
 
     They have as many words, three or more; in scripts without blanks, characters. They differ in
-    the first word and in another place, with a common word between. Each common word is in the same
-    place in both: otherwise they have different forms, and the second may be a correction (`The
-    jobs run on Celery`, `We replaced Celery on Monday`).
+    the first word, which is no function word in both, and in another place, with a common word
+    between. Each common word is in the same place in both: otherwise they have different forms, and
+    the second may be a correction (`The jobs run on Celery`, `We replaced Celery on Monday`).
     """
     first_words, second_words = (
         _WORD_OR_CHARACTER.findall(_CLAUSE_END.split(text, maxsplit=1)[0].casefold())
@@ -314,7 +314,15 @@ def is_parallel(first: str, second: str) -> bool:
     differing = [index for index, word in enumerate(first_words) if word != second_words[index]]
     if not differing or differing[0] != 0:
         return False
+    # `Our pages are in Angular`, `The pages were in Svelte`: the first words name nothing.
+    if _names_nothing(first_words[0]) and _names_nothing(second_words[0]):
+        return False
     return any(after - before > 1 for before, after in pairwise(differing))
+
+
+def _names_nothing(word: str) -> bool:
+    """Whether a word in lower case is a function word of any language."""
+    return word in STOP_WORDS or is_function_word(word)
 
 
 def _places(word: str, words: Sequence[str]) -> list[int]:

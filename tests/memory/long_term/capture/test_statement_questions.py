@@ -57,6 +57,7 @@ async def test_unusable_answer_and_an_addition_replace_nothing():
         ("Die Kunden liegen in Rom", "Die Kosten liegen in Bonn", False),
         ("Staging is heron", "Production is crane", True),
         ("The jobs run on Celery", "We replaced Celery on Monday", False),
+        ("Our guides are kept in Word", "The guides were moved to Notion", False),
         ("Les magasins ferment le lundi", "Finalement les magasins ferment mardi", False),
         ("Задачи хранятся на Redis", "Мы заменили Redis на Valkey", False),
         ("Анна отвечает за кассу", "Борис отвечает за склад", True),
