@@ -147,8 +147,7 @@ class _AboutOfSentence(msgspec.Struct):
 
 async def may_keep(ask: AskModel, sentence: str) -> bool:
     """Whether a model says that a sentence may be kept, and that it tells nothing private about a
-    person; also without usable answers to the first two
-    questions. Raises ModelError.
+    person; also without usable answers to the first two questions. Raises ModelError.
     """
     permission = await _ask(ask, _INSTRUCTIONS, "answer", _EXAMPLES, sentence, _MayKeep)
     if permission is not None and permission.answer == "no":

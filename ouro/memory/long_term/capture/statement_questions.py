@@ -166,7 +166,7 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
     if has("adds", statement):
         return None
     is_denial = corrects(statement) or has("negative", statement)
-    says_change = is_denial or has("henceforth", statement)
+    says_change = is_denial or has("henceforth", statement) or has("switched", statement)
     compared = near[:MAX_NEAR]
     shares = [_share_of_common_words(text, statement) for text in compared]
     # A denial has words of what it denies. A small model gives it the subject of any other text.

@@ -22,9 +22,9 @@ class Small:
     whether a sentence may be kept.
     """
 
-    def __init__(self, *answers, may_keep="yes", topic="thing"):
+    def __init__(self, *answers, may_keep="yes", topic="thing", about="person"):
         self.answers, self.asked, self.may_keep = list(answers), [], may_keep
-        self.topic = topic
+        self.topic, self.about = topic, about
 
     async def __call__(self, messages, schema=None):
         assert schema
@@ -32,6 +32,8 @@ class Small:
             return json.dumps({"answer": self.may_keep})
         if '"topic"' in messages[-2].text:
             return json.dumps({"topic": self.topic})
+        if '"about"' in messages[-2].text and "thing" in str(schema):
+            return json.dumps({"about": self.about})
         self.asked.append(messages[-1].text)
         if self.answers:
             answer = self.answers.pop(0)
@@ -133,6 +135,12 @@ async def test_statement_with_a_private_topic_is_not_kept_although_the_model_all
 ):
     said = "Our tester Ivan has diabetes and leaves at four."
     assert bool(await capture(said, Small(topic=topic))) is is_kept
+
+
+async def test_private_topic_that_is_not_about_a_person_is_kept():
+    said = "Health checks of the gateway run every ten seconds."
+    assert await capture(said, Small(topic="health", about="thing"))
+    assert not await capture(said, Small(topic="health", about="no such answer"))
 
 
 async def test_last_clause_that_lasts_is_a_statement():
