@@ -60,53 +60,10 @@ _EXAMPLES: tuple[tuple[str, _Answer], ...] = (
 """What a user says, and whether it may become a note."""
 
 
-_ASK_TOPIC = """\
-What does a sentence tell? Answer with one word:
-"health": the illness, body, pregnancy, addiction, mood or therapy of someone
-"family": the marriage, children, love, religion or politics of someone
-"salary": what someone earns, their debts, warnings or dismissal
-"home": where someone lives, a private phone number
-"work": what someone does, knows or decides at work, and when they are at work
-"thing": all that is not about someone: code, tools, servers, rules, wishes for answers"""
-_Topic = Literal["health", "family", "salary", "home", "work", "thing"]
-_PRIVATE_TOPICS: frozenset[_Topic] = frozenset(("health", "family", "salary", "home"))
-_TOPIC_EXAMPLES: tuple[tuple[str, _Topic], ...] = (
-    ("Otto runs the payment team.", "work"),
-    ("Karl has asthma and stays at home in winter.", "health"),
-    ("The server has two disks.", "thing"),
-    ("Olga gets a divorce.", "family"),
-    ("Never paint on Mondays.", "thing"),
-    ("Uwe verdient mehr als Jan.", "salary"),
-    ("Die Fenster putzt Olga, nicht mehr Jan.", "work"),
-    ("Ivo is off on Fridays.", "work"),
-    ("Pierre attend un enfant.", "family"),
-    ("Les factures partent le lundi.", "thing"),
-    ("Eva decide los colores.", "work"),
-    ("A Ana la despidieron.", "salary"),
-    ("Ana toma pastillas para dormir.", "health"),
-    ("Mrs Bell lives at 3 Mill Road.", "home"),
-    ("The office is at 3 Mill Road.", "thing"),
-    ("Lena knows SQL best.", "work"),
-    ("I am colour-blind, use symbols.", "thing"),
-    ("花子は入院しています。", "health"),
-    ("在庫は毎朝6時に更新されます。", "thing"),
-    ("小王怀孕了。", "health"),
-    ("小王负责测试。", "work"),
-    ("Anna liegt im Krankenhaus.", "health"),
-    ("Ayşe kasada duruyor.", "work"),
-    ("I prefer short answers.", "thing"),
-    ("Vendemos pão.", "thing"),
-    ("Mia's new baby keeps her up.", "family"),
-)
-"""What a sentence says, and its topic. Asked only `may it be kept?`, a model of 1.5 billion parameters
-kept the diabetes, the pregnancy and the pay of a colleague.
-"""
-
-
 _ASK_ABOUT = """\
 Whom or what does a sentence tell something about?
 "person": one person: a colleague, a friend, a relative of someone, by name or by role
-"thing": all else: code, data, programs, rules, plans, products, customers and groups of people"""
+"thing": all else: the user ("I"), code, data, programs, rules, plans, products, customers and groups of people"""
 _About = Literal["person", "thing"]
 _ABOUT_EXAMPLES: tuple[tuple[str, _About], ...] = (
     ("Otto runs the payment team.", "person"),
@@ -127,9 +84,49 @@ _ABOUT_EXAMPLES: tuple[tuple[str, _About], ...] = (
     ("患者の記録は十年保存します。", "thing"),
     ("The address form has a field for the home.", "thing"),
     ("Someone in sales is getting divorced.", "person"),
+    ("I am colour-blind, use symbols.", "thing"),
+    ("I prefer short answers.", "thing"),
 )
-"""What a sentence says, and whether it is about one person. A model of 1.5 billion parameters names a
-topic by a word alone: "health" for `Health checks run every minute`.
+"""What a sentence says, and whether it is about one person. Asked for a topic at once, a model of 1.5
+billion parameters names one by a word alone: "health" for `Health checks run every minute`.
+"""
+_ASK_TOPIC = """\
+What does a sentence tell about a person? Answer with one word:
+"health": the illness, disability, body, pregnancy, addiction, mood or therapy of someone, or of their family
+"family": the marriage, love, children or parents of someone
+"belief": the religion, politics or origin of someone
+"salary": what someone earns, their debts, warnings or dismissal
+"home": where someone lives, a private phone number
+"work": what someone does, knows or decides at work, and when they are at work"""
+_Topic = Literal["health", "family", "belief", "salary", "home", "work"]
+_TOPIC_EXAMPLES: tuple[tuple[str, _Topic], ...] = (
+    ("Otto runs the payment team.", "work"),
+    ("Karl has asthma and stays at home in winter.", "health"),
+    ("Olga gets a divorce.", "family"),
+    ("Uwe verdient mehr als Jan.", "salary"),
+    ("Die Fenster putzt Olga, nicht mehr Jan.", "work"),
+    ("Ali prays at noon.", "belief"),
+    ("Ivo is off on Fridays.", "work"),
+    ("Karl's daughter is deaf, so he works at night.", "health"),
+    ("Pierre attend un enfant.", "family"),
+    ("Eva decide los colores.", "work"),
+    ("A Ana la despidieron.", "salary"),
+    ("Ana toma pastillas para dormir.", "health"),
+    ("Our tester marries in May.", "family"),
+    ("Mrs Bell lives at 3 Mill Road.", "home"),
+    ("Lena knows SQL best.", "work"),
+    ("Jan ist in der Gewerkschaft.", "belief"),
+    ("花子は入院しています。", "health"),
+    ("小王怀孕了。", "health"),
+    ("小王负责测试。", "work"),
+    ("Anna liegt im Krankenhaus.", "health"),
+    ("Ayşe kasada duruyor.", "work"),
+    ("Mia's new baby keeps her up.", "family"),
+    ("Otto is from a family of Jews.", "belief"),
+    ("Jana is the deputy of Otto.", "work"),
+)
+"""What a sentence about a person says, and its topic. Asked only `may it be kept?`, a model of 1.5
+billion parameters kept the diabetes, the pregnancy and the pay of a colleague.
 """
 
 
@@ -147,16 +144,16 @@ class _AboutOfSentence(msgspec.Struct):
 
 async def may_keep(ask: AskModel, sentence: str) -> bool:
     """Whether a model says that a sentence may be kept, and that it tells nothing private about a
-    person; also without usable answers to the first two questions. Raises ModelError.
+    person; also without usable answers. Raises ModelError.
     """
     permission = await _ask(ask, _INSTRUCTIONS, "answer", _EXAMPLES, sentence, _MayKeep)
     if permission is not None and permission.answer == "no":
         return False
-    named = await _ask(ask, _ASK_TOPIC, "topic", _TOPIC_EXAMPLES, sentence, _TopicOfSentence)
-    if named is None or named.topic not in _PRIVATE_TOPICS:
-        return True
     subject = await _ask(ask, _ASK_ABOUT, "about", _ABOUT_EXAMPLES, sentence, _AboutOfSentence)
-    return subject is not None and subject.about == "thing"
+    if subject is not None and subject.about == "thing":
+        return True
+    told = await _ask(ask, _ASK_TOPIC, "topic", _TOPIC_EXAMPLES, sentence, _TopicOfSentence)
+    return told is None or told.topic == "work"
 
 
 async def _ask(

@@ -306,18 +306,21 @@ def is_parallel(first: str, second: str) -> bool:
         _WORD_OR_CHARACTER.findall(_CLAUSE_END.split(text, maxsplit=1)[0].casefold())
         for text in (first, second)
     )
-    if len(first_words) != len(second_words) or len(first_words) < 3:
-        return False
-    common_words = set(first_words) & set(second_words)
-    if any(_places(word, first_words) != _places(word, second_words) for word in common_words):
-        return False
-    differing = [index for index, word in enumerate(first_words) if word != second_words[index]]
-    if not differing or differing[0] != 0:
+    if len(first_words) < 3 or not _have_one_form(first_words, second_words):
         return False
     # `Our pages are in Angular`, `The pages were in Svelte`: the first words name nothing.
-    if _names_nothing(first_words[0]) and _names_nothing(second_words[0]):
+    start, other_start = first_words[0], second_words[0]
+    if start == other_start or (_names_nothing(start) and _names_nothing(other_start)):
         return False
+    differing = [index for index, word in enumerate(first_words) if word != second_words[index]]
     return any(after - before > 1 for before, after in pairwise(differing))
+
+
+def _have_one_form(words: Sequence[str], other_words: Sequence[str]) -> bool:
+    """Whether two sentences have as many words, and each common word is in the same place in both."""
+    common_words = set(words) & set(other_words)
+    is_in_place = all(_places(word, words) == _places(word, other_words) for word in common_words)
+    return is_in_place and len(words) == len(other_words)
 
 
 def _names_nothing(word: str) -> bool:

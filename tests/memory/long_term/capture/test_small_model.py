@@ -22,7 +22,7 @@ class Small:
     whether a sentence may be kept.
     """
 
-    def __init__(self, *answers, may_keep="yes", topic="thing", about="person"):
+    def __init__(self, *answers, may_keep="yes", topic="work", about="person"):
         self.answers, self.asked, self.may_keep = list(answers), [], may_keep
         self.topic, self.about = topic, about
 
@@ -125,8 +125,8 @@ async def test_private_statement_is_not_kept_if_the_model_says_so():
         ("family", False),
         ("salary", False),
         ("home", False),
+        ("belief", False),
         ("work", True),
-        ("thing", True),
         ("no such topic", True),
     ],
 )
@@ -140,7 +140,8 @@ async def test_statement_with_a_private_topic_is_not_kept_although_the_model_all
 async def test_private_topic_that_is_not_about_a_person_is_kept():
     said = "Health checks of the gateway run every ten seconds."
     assert await capture(said, Small(topic="health", about="thing"))
-    assert not await capture(said, Small(topic="health", about="no such answer"))
+    for about in ("person", "no such answer"):
+        assert not await capture(said, Small(topic="health", about=about))
 
 
 async def test_last_clause_that_lasts_is_a_statement():
