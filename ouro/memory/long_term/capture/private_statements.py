@@ -91,7 +91,7 @@ _ABOUT_EXAMPLES: tuple[tuple[str, _About], ...] = (
 billion parameters names one by a word alone: "health" for `Health checks run every minute`.
 """
 _ASK_TOPIC = """\
-What does a sentence tell about a person? Answer with one word:
+What does a sentence tell about one person? Answer with one word:
 "health": the illness, disability, body, pregnancy, addiction, mood or therapy of someone, or of their family
 "family": the marriage, love, children or parents of someone
 "belief": the religion, politics or origin of someone
@@ -125,7 +125,7 @@ _TOPIC_EXAMPLES: tuple[tuple[str, _Topic], ...] = (
     ("Otto is from a family of Jews.", "belief"),
     ("Jana is the deputy of Otto.", "work"),
 )
-"""What a sentence about a person says, and its topic. Asked only `may it be kept?`, a model of 1.5
+"""What a sentence about one person says, and its topic. Asked only `may it be kept?`, a model of 1.5
 billion parameters kept the diabetes, the pregnancy and the pay of a colleague.
 """
 
@@ -143,7 +143,7 @@ class _AboutOfSentence(msgspec.Struct):
 
 
 async def may_keep(ask: AskModel, sentence: str) -> bool:
-    """Whether a model says that a sentence may be kept, and that it tells nothing private about a
+    """Whether a model says that a sentence may be kept, and that it tells nothing private about one
     person; also without usable answers. Raises ModelError.
     """
     permission = await _ask(ask, _INSTRUCTIONS, "answer", _EXAMPLES, sentence, _MayKeep)
