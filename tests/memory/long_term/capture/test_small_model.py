@@ -137,7 +137,7 @@ async def test_statement_with_a_private_topic_is_not_kept_although_the_model_all
     assert bool(await capture(said, Small(topic=topic))) is is_kept
 
 
-async def test_private_topic_that_is_not_about_a_person_is_kept():
+async def test_private_topic_that_is_not_about_one_person_is_kept():
     said = "Health checks of the gateway run every ten seconds."
     assert await capture(said, Small(topic="health", about="thing"))
     for about in ("person", "no such answer"):
