@@ -18,7 +18,7 @@ from properties import assume, given, settings, st
 
 from ouro.agent.compaction_probe import ProbeQuestion, report_lost
 from ouro.display import Diff, Display, Plain
-from ouro.errors import ModelError, ModelUnavailable, StreamCut
+from ouro.errors import ModelError, RequestRefused, StreamCut
 from ouro.llm import EndChunk, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeouts, ToolSpec
 from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
@@ -349,7 +349,7 @@ async def test_l11_compressed_answer_is_decompressed_in_pieces(kind, model_serve
     tracemalloc.stop()
     assert (type(error), most < 20_000_000) == (ModelError, True), most
     assert type((await wire.failure())[0]) is StreamCut
-    assert type((await wire.failure())[0]) is ModelUnavailable
+    assert type((await wire.failure())[0]) is RequestRefused  # `br`, which it did not ask for
 
 
 async def test_l11_large_message_round_trips(home):

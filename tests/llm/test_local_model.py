@@ -281,7 +281,7 @@ def usage_of(tokens):
     return {"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 2}}
 
 
-@pytest.mark.parametrize(("read", "warnings"), [(512, 1), (3_000, 0), (6_000, 0), (0, 0)])
+@pytest.mark.parametrize(("read", "warnings"), [(512, 1), (3_000, 0), (6_000, 0), (100, 0), (0, 0)])
 async def test_a_server_that_reads_a_part_of_a_request_is_reported_once(read, warnings):
     """ollama/ollama#18107, haoxiang-xu/PuPu#129: a server cuts what is longer than its context."""
     chat = [*CHAT, usage_of(read)]
