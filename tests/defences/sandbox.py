@@ -47,7 +47,7 @@ DEFENCES = (
             "test_b1_b3_sandbox_escapes.py -k into_a_terminal"),
     Defence("B3", "ouro/safety/sandbox/confinement.py", "protected=(*policy.protected, *existing(read_only))", "protected=()",
             "test_b1_b3_sandbox_escapes.py -k opened_folders"),
-    Defence("B3", "ouro/safety/sandbox/confinement.py", "protected=existing(starmap(Path, product(self._opened, _PROTECTED_NAMES)))",
+    Defence("B3", "ouro/safety/sandbox/confinement.py", "protected=existing(starmap(Path, product(existing(self._opened), _PROTECTED_NAMES)))",
             "protected=()", "test_b1_b3_sandbox_escapes.py -k opened_folders"),
     Defence("B6", "ouro/safety/sandbox/sandboxes.py", 'command += ("--ro-bind", os.devnull, str(place))', "pass",
             "test_b6_sockets.py"),
