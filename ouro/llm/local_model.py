@@ -45,7 +45,7 @@ READ_TOO_LITTLE = 3
 """A server that reports fewer tokens than the request has, divided by this, has cut it: the size is only
 estimated.
 """
-SMALLEST_CONTEXT = 500
+MIN_CONTEXT = 500
 """Tokens: a server that reports fewer counts in another way, such as without what is in its cache."""
 MIN_CUT_SIZE = 2_000
 """Tokens: a smaller request fits into every context."""
@@ -204,7 +204,7 @@ class LocalModel:
         """A warning about a request of which the server has read only a part, by its own report. Empty
         if it has read all or does not say it, or if the user was warned before.
         """
-        if self._has_warned_of_cut or usage.input < SMALLEST_CONTEXT:
+        if self._has_warned_of_cut or usage.input < MIN_CONTEXT:
             return ""
         size = _size_of(messages, tools)
         if size < MIN_CUT_SIZE or usage.input * READ_TOO_LITTLE > size:
