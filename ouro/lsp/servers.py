@@ -292,7 +292,7 @@ class LanguageServers:
 
     async def _send_note(self, path: Path, file: JsonObject) -> None:
         """Let the servers for a file open it, with the request `note`: it changes nothing for a
-        file that is open already. A failure is only logged.
+        file that is open already. A failure is only logged. `file` has the path and the text.
         """
         for server in self._start_for(path):
             try:

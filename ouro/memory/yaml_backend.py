@@ -153,12 +153,12 @@ class YamlFileMemoryStore(MemoryStore):
         await self._append(session_id, record)
 
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
-        """Write an open session again from its records in memory. Returns a notice for the user,
-        with the path where the file of the other program was saved. Raises SaveFailed.
+        """Write an open session again from its records in memory, after another program has changed,
+        replaced or removed its file. Returns a notice for the user, with the path where the file of
+        that program was saved. Raises SaveFailed.
         """
         open_file = self._open_file(header.id)
         with _convert_to_save_failed(open_file.folder):
-            # If another file has the name of the session's file, it is saved, too.
             saved_path = await asyncio.to_thread(
                 self._replace_open_file, open_file, header, records
             )

@@ -291,7 +291,7 @@ def has_no_wildcard(text: str) -> bool:
 
 def absolute_pattern(pattern: str, root: Path) -> str:
     """Returns the pattern as an absolute one: a relative pattern is put below `root`, and `~`
-    becomes home. Empty for a bare name, such as `*.pem`, which may be in any folder.
+    becomes home. Empty for a bare name, such as `*.pem` or `build/`, which may be in any folder.
     """
     if pattern.endswith("/") and len(pattern) > 1:
         pattern = pattern.rstrip("/")

@@ -161,7 +161,7 @@ async def open_interactively(
         except (SeveralSessions, SessionInUse, TrustNeeded, NoModelError) as error:
             if dialog is None:
                 raise
-            if isinstance(error, SessionRunning):
+            if isinstance(error, SessionRunning):  # a kind of SessionInUse
                 raise AttachRequested(error.session_id) from error
             questions = _OpenQuestions(dialog, has_open_session=has_open_session)
             next_request = await _ask_how_to_open(questions, request, error)

@@ -206,8 +206,8 @@ def _rules_above(root: Path) -> IgnoreRules:
 
 
 def _with_rules(folder: Path, name: str, rules: IgnoreRules) -> IgnoreRules:
-    """`rules` with those of a folder's .gitignore before them. `name`: the folder without a slash
-    at its end.
+    """`rules` with those of a folder's .gitignore before them. `name`: what the paths to compare with
+    these rules begin with, without a slash at its end.
     """
     from pathspec import GitIgnoreSpec
 

@@ -63,7 +63,7 @@ class AgentTable(Widget, can_focus=True):
         super().__init__(id="agents")
         self.rows: list[AgentRow] = []
         self.has_asked = False
-        """Whether the sessions were asked once."""
+        """Whether the list was read at least once: until then it does not say that there are none."""
         self._marked = ""
         """The id of the marked session; empty if none was marked yet."""
         self._first = 0

@@ -201,8 +201,8 @@ class OuroApp(App[int], inherit_bindings=False):
         return isinstance(self._driver, TerminalDriver) and self._driver.is_behind
 
     def _draw_later(self) -> None:
-        """Draw the screen as it is when the terminal takes output again. Updates until then are not
-        written: only what they lead to is.
+        """Draw the whole screen once when the terminal takes output again, instead of each update until
+        then.
         """
         if not self._is_drawing_due:
             self._is_drawing_due = True

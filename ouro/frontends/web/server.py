@@ -267,9 +267,9 @@ class WebServer:
         """Send what happens in a session while it runs, and its saved transcript while it does not.
         Returns only if the session can never be shown.
         """
-        reading_number = 0
+        reading_number = 0  # of the last look at the list of sessions
         while True:
-            shows_end = False
+            shows_end = False  # whether the page shows all of a session that has ended
             try:
                 row = await self._agents.find_row(session_id)
                 if row.state == "ended":

@@ -152,7 +152,9 @@ def _bytes_of_signs(length: int) -> int:
 
 
 def _by_vector(signs: bytes, count: int) -> bytes:
-    """Returns stored signs of `count` vectors in the order of the vectors."""
+    """Returns the signs of `count` vectors, one vector after the other. Stored are the first words of
+    all vectors, then the second words of all, and so on.
+    """
     words = array("Q", signs)
     words_of_vector = len(words) // max(count, 1)
     ordered = array("Q", bytes(len(signs)))

@@ -509,6 +509,7 @@ def _was_captured_since(repository: GitRepository, text: str, since: str) -> boo
     """
     wanted = _fingerprint(text)
     for fingerprint, said_until in _read_fingerprints(repository):
+        # What was only proposed is recorded with a time after every other.
         if fingerprint == wanted and said_until >= since:
             return True
     return False

@@ -256,7 +256,9 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         return [note for note in notes if note.scope == scope and note.id not in seen]
 
     def _record_run(self) -> None:
-        """Record which notes there are: the next run is about newer ones."""
+        """Record which notes there are: the next run is about newer ones. A scope without notes keeps
+        its record: there is nothing that the next run could take for newer.
+        """
         notes = self._notes_in_use()
         for scope, repository in self.repositories.items():
             if ids := tuple(note.id for note in notes if note.scope == scope):
