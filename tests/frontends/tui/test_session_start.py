@@ -121,6 +121,26 @@ async def test_the_answer_to_an_early_message_is_seen_below_a_long_welcome():
         assert "the first answer" in screen_text(app)
 
 
+@pytest.mark.parametrize("way", ["argument", "prompt"])
+async def test_a_message_before_the_session_is_open_is_seen_below_a_long_welcome(way):
+    gate = asyncio.Event()
+
+    async def open_late(_request):
+        await gate.wait()
+        return FakeSession([says("the first answer")])
+
+    app = screen_of(open_session=open_late, welcomes=True)
+    async with app.run_test(size=(40, 10)) as pilot:
+        if way == "argument":
+            app.turns.say(Draft("one"))
+        else:
+            await pilot.press("o", "n", "e", "enter")
+        gate.set()
+        await until(pilot, lambda: "the first answer" in shown(app))
+        await pilot.pause(0.2)
+        assert "the first answer" in screen_text(app)
+
+
 async def test_later_messages_do_not_overtake_earlier_ones():
     gate = asyncio.Event()
 

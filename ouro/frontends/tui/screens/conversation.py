@@ -215,8 +215,9 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             self.show_again()
         if self._welcomes and session.resumed is None:
             block = AnswerBlock(welcome(session))
-            # With a turn the end is shown, where its message appears; else the welcome's start.
-            self.transcript.add(block, start=None if has_begun_turn else block)
+            # With a message the end is shown, where it appears; else the welcome's start.
+            has_message = has_begun_turn or self._has_sent or bool(self.turns.waiting)
+            self.transcript.add(block, start=None if has_message else block)
         self._welcomes = False
         self.start.close()
         self._restore_draft(session)
