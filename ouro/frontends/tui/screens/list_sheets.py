@@ -39,6 +39,8 @@ NO_CHANGES = "no changes"
 NOTHING_TICKED = "Nothing is ticked: Tab goes to a box, Space ticks it."
 MIN_WIDTH_FOR_COLUMNS = 60
 """A narrower screen has no room for columns, nor for boxes without changes."""
+MAX_PREVIEW_TEXT = 8_000
+"""Characters of an item of the context in its preview: more than a screen has room for."""
 MAX_PREVIEW = 3
 """Messages of a branch in the preview."""
 _UP_KEYS = ("up", "ctrl+p", "pageup")
@@ -189,15 +191,25 @@ class ContextSheet(ListSheet[None]):
         actions = {**keymap.actions_of("context"), "q": "close", "enter": "close"}
         drop, pin = keymap.key_text("drop_item"), keymap.key_text("pin_item")
         keys = (("↑↓", ""), (drop, "drops or restores"), (pin, "pins"), ("Esc", "closes"))
+        self._parts = Static(id="context-parts", markup=False)
         super().__init__(
             "Context", actions, keys=keys, id="context", nothing="Nothing was sent yet."
         )
         self._window = window
 
+    def _body(self) -> Sequence[Widget]:
+        return self._parts, *super()._body()
+
     def on_mount(self) -> None:
         self._fill()
         report = self._window.report()
         self._show_title(f"Context: {report.tokens:,} of {report.window:,} tokens")
+
+    def _fill(self) -> None:
+        """Also show what takes the tokens, the most first: the items below are only a part of it."""
+        super()._fill()
+        parts = sorted(self._window.report().parts, key=lambda part: -part[1])
+        self._parts.update(" · ".join(f"{name} {tokens:,}" for name, tokens in parts))
 
     async def action_drop_item(self) -> None:
         await self._change("restore" if self._marked and self._marked.is_dropped else "drop")
@@ -225,11 +237,13 @@ class ContextSheet(ListSheet[None]):
         items = largest_items(self._window)
         tokens_width = max((len(f"{item.tokens:,}") for item in items), default=0)
         for item in items:
-            label = f"{item.tokens:>{tokens_width},}  {item.kind:<6}  {one_line(item.text, 60)}"
+            is_message = item.kind in ("you", "ouro")
+            text = message_label(item.text) if is_message else item.text
+            label = f"{item.tokens:>{tokens_width},}  {item.kind:<6}  {one_line(text, 60)}"
             yield Choice(item.id, label, item_state(item)), item
 
     def _preview_of(self, row: Any) -> str:
-        return clean(row.text)[:400].strip() if row else ""
+        return clean(row.text[:MAX_PREVIEW_TEXT]).strip() if row else ""
 
 
 class RewindSheet(ListSheet[RewindChoice | None]):
