@@ -3,6 +3,7 @@ changing files.
 """
 
 import os
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -147,6 +148,29 @@ def test_s11_a_page_that_is_damaged_in_use_sets_the_index_aside(path, root):
         if found:
             break
     assert found == {session_id(1), session_id(2)}
+    index.close()
+
+
+def test_s11_a_write_that_the_disk_refuses_for_a_moment_keeps_the_index(path, root):
+    """Its vectors may have cost money, and `disk I/O error` passes with the cause."""
+    with sqlite3.connect(path) as database:
+        database.execute("INSERT INTO facts VALUES ('kept', 'yes')")
+    talk = StoredSession(root, 3)
+    talk.say(user("heron number 3 " + "in the reeds " * 20_000))
+    talk.end()
+    index = Index(path)
+    index.build_id()
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, hard_limit))
+    try:
+        with pytest.raises(SearchUnavailable, match="disk I/O error"):
+            index.update(Sources(root))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard_limit, hard_limit))
+    index.update(Sources(root))
+    assert len(search_sessions(index, "heron")) == 3
+    with index.reading() as database:
+        assert database.execute("SELECT value FROM facts WHERE name = 'kept'").fetchall()
     index.close()
 
 

@@ -309,15 +309,19 @@ class Index:
 
     def _set_aside_if_broken(self, error: sqlite3.Error) -> None:
         """Set the index aside if an error shows that it is broken. A locked index and an error in a
-        statement do not show that.
+        statement do not show that; an error of the disk does if the whole file cannot be read after
+        it, too.
         """
-        if isinstance(error, sqlite3.OperationalError) and "disk I/O" not in str(error):
+        is_disk_error = "disk I/O" in str(error)
+        if isinstance(error, sqlite3.OperationalError) and not is_disk_error:
             return
         log.warning("the index cannot be used: %s", error)
         self.close()
         try:
             with lock_index(self._path):
-                set_aside(self._path)
+                # A disk may be full or away for a moment; to make all vectors again costs money.
+                if not (is_disk_error and _is_whole(self._path)):
+                    set_aside(self._path)
         except OSError as lock_error:
             log.warning("the index cannot be set aside: %s", lock_error)
 
@@ -519,6 +523,16 @@ def _is_usable(path: Path) -> bool:
     except sqlite3.DatabaseError:
         return False
     return bool(version == VERSION)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether every page of the index can be read, and is as SQLite expects it."""
+    try:
+        name = f"{path.as_uri()}?mode=rw"  # without it a missing file would be made
+        with closing(sqlite3.connect(name, uri=True, timeout=WAIT_SECONDS)) as database:
+            return bool(database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+    except sqlite3.Error:
+        return False
 
 
 def _read_ouro_version(database: sqlite3.Connection) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
+from ouro.errors import ModelError, NoteError, OuroError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.index import (
     Graph,
@@ -307,7 +307,8 @@ class SessionNotes:
         self, messages: Sequence[Message], turn: TurnRef
     ) -> list[WrittenNote]:
         """Confirm the tentative notes about the files that the tool calls of a turn named, because
-        its checks passed. Notes that were made in this turn itself are left as they are.
+        its checks passed. Notes that were made in this turn itself are left as they are. One that
+        cannot be confirmed is logged, and the next one is confirmed.
         """
         names = {f"file:{path}" for path in _paths_in(messages, self._cwd, self.root)}
         try:
@@ -317,11 +318,18 @@ class SessionNotes:
             return []
         notes = [note for note in map(self._find_note, ids) if note and note.tentative]
         this_turn = (turn.session, turn.turn)
-        earlier = [note for note in notes if (note.session_id, note.turn) != this_turn]
         trailers = turn.trailers("capture")
-        return [
-            self.notebook.confirm(note.id, "capture", trailers, is_checked=True) for note in earlier
-        ]
+        confirmed: list[WrittenNote] = []
+        for note in notes:
+            if (note.session_id, note.turn) == this_turn:
+                continue
+            try:
+                confirmed.append(
+                    self.notebook.confirm(note.id, "capture", trailers, is_checked=True)
+                )
+            except (OuroError, OSError) as error:  # it may have been deleted meanwhile
+                log.warning("the tentative note %s is not confirmed: %s", note.id, error)
+        return confirmed
 
     def _find_note(self, note_id: str) -> Note | None:
         """The note of that id; None if it was deleted since the index was updated, or is not

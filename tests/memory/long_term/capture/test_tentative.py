@@ -13,13 +13,14 @@ from memory.long_term.capture.test_capture import (
     Classifier,
 )
 from memory.long_term.recall.test_dead_ends import close, opened, run, turn
+from msgspec.structs import replace
 
 from ouro.llm import call
 from ouro.memory.long_term import Capture, list_entries
 from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
 from ouro.memory.long_term.notes.note import CATEGORIES, Note, note_text, parse_note
 from ouro.memory.long_term.recall.attempts import CommandStep, turns_with_passing_checks
-from ouro.messages import Context
+from ouro.messages import Context, Message, ToolCall
 
 
 def days_ago(days):
@@ -148,4 +149,26 @@ async def test_a_passing_test_of_a_later_turn_on_the_same_file_confirms_it(repos
         await turn(session, "look")
         remains.append(bool(read(repository, "mem_00000001.md").tentative))
     assert remains == [True, True, False]
+    await close(session)
+
+
+async def test_a_note_deleted_meanwhile_hides_no_other_that_is_confirmed(repository):
+    session, _ = await opened(repository, "Hello.", settings={"memory.capture": True})
+    await turn(session)
+    put(repository, tentative_note(days_ago(1)))
+    other = tentative_note(days_ago(1), text="api.py is read by the linter.")
+    put(repository, replace(other, id="mem_00000002"))
+    notes = session.session_memory.capture._capturer.notes
+    find_latest = notes.notebook.latest
+
+    def delete_the_first(note_id):
+        (repository / ".ouro" / "memory" / "mem_00000001.md").unlink(missing_ok=True)
+        return find_latest(note_id)
+
+    notes.notebook.latest = delete_the_first
+    named = Message("assistant", (ToolCall(id="1", name="read", arguments={"path": "api.py"}),))
+    confirmed = await session.session_memory.manager.run_under_lock(
+        lambda: notes.confirm_tentative_notes([named], TURN)
+    )
+    assert [written.note.id for written in confirmed] == ["mem_00000002"]
     await close(session)
