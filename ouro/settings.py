@@ -371,6 +371,8 @@ class McpServerSettings:
     """The transport, as other programs name it."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of each request; `${NAME}` is a variable of ouro."""
+    headers_helper: str = ""
+    """A line of bash that prints further headers, as a JSON object. It runs at each connection."""
     client_id: str = ""
     """The client id for OAuth servers at which clients cannot register themselves."""
     client_secret: str = ""

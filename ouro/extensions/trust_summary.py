@@ -30,6 +30,8 @@ characters.
 MAX_PROGRAM = 2_000
 _MAX_READ = 1_000_000
 """Bytes of a file that are searched."""
+HEADERS_HELPER_KEYS = ("headersHelper", "headers_helper")
+"""The keys for the program of an MCP server that prints headers."""
 _PROGRAM_FILES = "programs that these run"
 """The kind of files that settings run."""
 _VARIABLE_NAME = late_pattern(r"\$\{?(\w+)")
@@ -117,11 +119,15 @@ def _command_line(program: Any, value: Mapping[str, Any]) -> str:
 
 
 def _details(value: dict[str, Any], key_path: str) -> Iterator[str]:
-    """Yields lines about what else a program or server gets: its working folder, headers, and the
-    names of all variables in its settings.
+    """Yields lines about what else a program or server gets: its working folder, headers and the
+    program that prints some, and the names of all variables in its settings.
     """
     if folder := value.get("cwd"):
         yield f"{escape_invisible(key_path)}: in the folder {_cut_program(str(folder))}"
+    for key in HEADERS_HELPER_KEYS:
+        if line := value.get(key):
+            shown_line = _cut_program(str(line))
+            yield f"{escape_invisible(key_path)}: runs for its headers: {shown_line}"
     for name, text in dictionary(value.get("headers")).items():
         yield f"{escape_invisible(key_path)}: with the header {_cut_program(f'{name}: {text}')}"
     names = dict.fromkeys(_VARIABLE_NAME.findall(json.dumps(value, ensure_ascii=False)))

@@ -36,8 +36,6 @@ SECOND_ADDRESS = 0.25
 """Seconds until the next address of a host is tried beside the first one (RFC 8305)."""
 UNKNOWN_ISSUER = (18, 19, 20, 21)
 """The codes of OpenSSL for a certificate whose issuer is not known."""
-OTHER_CERTIFICATES = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""The variables that name further certificates for other programs."""
 _PLAIN_ADDRESS = late_pattern(
     r"https?://(?:[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\])(?::[0-9]{1,5})?"
     r"(?:[/?][A-Za-z0-9._~:/?=&@!$'()*+,;%-]{0,4000})?"
@@ -193,9 +191,15 @@ class HttpClient:
         """Seconds until there must be a connection."""
         self._first_limit = first
         """Seconds until an answer must begin."""
-        self._tls = tls_context() if verify else None
-        self._may_trust_system = verify and not names_certificates()
+        self._tls: ssl.SSLContext | None = None
+        self._may_trust_system = False
         """Whether the certificates of the system may be added to those of certifi."""
+        if verify:
+            # Imported late: most local servers speak plain http.
+            from ouro.utils.certificates import names_certificates, tls_context
+
+            self._tls = tls_context()
+            self._may_trust_system = not names_certificates()
         self._idle: list[tuple[HttpConnection, float]] = []
         """The kept connections that no request uses, and when each was used last: the time of day,
         which goes on while a computer sleeps.
@@ -258,8 +262,10 @@ class HttpClient:
         except ssl.SSLCertVerificationError as error:
             if not (tls and self._may_trust_system and error.verify_code in UNKNOWN_ISSUER):
                 raise HttpFailure("connect", "no connection") from error
+            from ouro.utils.certificates import complete_tls_context
+
             self._may_trust_system = False
-            await asyncio.to_thread(trust_system, tls)
+            self._tls = await asyncio.to_thread(complete_tls_context)
             return await self._open_connection(url)
         except OSError as error:
             raise HttpFailure("connect", "no connection") from _restore_errno(error)
@@ -309,41 +315,6 @@ def _is_ip_address(host: str) -> bool:
     except (OSError, ValueError):  # ValueError: a zero character
         return False
     return True
-
-
-def names_certificates() -> bool:
-    """Whether the user has chosen which certificates count."""
-    return bool(os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"))
-
-
-def trust_system(context: ssl.SSLContext) -> None:
-    """Also trust the certificates of the system, and those that the environment names for other
-    programs: the proxies of companies sign connections with one of these. Files that cannot be read
-    are left out.
-
-    It is done only when certifi does not know an issuer: it takes up to 0.1 s.
-    """
-    context.load_default_certs()
-    for path in filter(None, map(os.environ.get, OTHER_CERTIFICATES)):
-        with suppress(OSError):
-            context.load_verify_locations(cafile=path)
-
-
-def tls_context() -> ssl.SSLContext:
-    """How servers are verified: by the certificates of certifi, unless the environment names
-    others. It is what httpx does.
-    """
-    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    if file:
-        context = ssl.create_default_context(cafile=file)
-    elif folder:
-        context = ssl.create_default_context(capath=folder)
-    else:
-        import certifi  # imported late: most local servers speak plain http
-
-        context = ssl.create_default_context(cafile=certifi.where())
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def _restore_errno(error: OSError) -> OSError:

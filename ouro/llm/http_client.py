@@ -173,6 +173,8 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
     """A client of httpx. Raises RequestRefused if the proxy or the certificates of the environment
     cannot be used.
     """
+    from ouro.utils.certificates import complete_tls_context
+
     httpx = load_httpx()
     with _translate_setting_errors():
         return getattr(httpx, kind)(
@@ -180,22 +182,10 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
             headers=_HEADERS,
             follow_redirects=False,
             # Without `trust_env`, httpx ignores the certificates that the environment names, too.
-            verify=_context_for_proxies() if _needs_certificates(endpoint) else False,
+            verify=complete_tls_context() if _needs_certificates(endpoint) else False,
             # Local servers are not reached through the proxy of the environment.
             trust_env=not endpoint.is_local,
         )
-
-
-def _context_for_proxies() -> ssl.SSLContext:
-    """How httpx verifies servers: also by the certificates of the system. httpx serves proxies, which
-    often sign connections.
-    """
-    from ouro.llm.http1 import names_certificates, tls_context, trust_system
-
-    context = tls_context()
-    if not names_certificates():
-        trust_system(context)
-    return context
 
 
 def _needs_certificates(endpoint: Endpoint) -> bool:

@@ -42,18 +42,18 @@ _FIELDS_WITH_VARIABLES = (
 """The fields in which `${NAME}` is filled in."""
 _VARIABLE_PLACE = late_pattern(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 """Matches `${NAME}` and `${NAME:-default}`."""
-_HEADERS_PROGRAM = "headersHelper"
-"""The key for a program that prints headers, in Claude Code."""
+_HEADERS_HELPER = "headersHelper"
+"""The key for `headers_helper` in files of Claude Code."""
 FoundServer = tuple[McpServerSettings, str]
 """A server, and the file that defines it."""
 _CODEX_NAMES = {"http_headers": "headers", "enabled_tools": "tools", "disabled_tools": "without"}
 """The name of a field in Codex -> in `mcp.json`."""
 _PASSED_VARIABLES = late_pattern(
-    r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS",
+    r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS|(?:REQUESTS|CURL)_CA_BUNDLE",
     re.IGNORECASE,
 )
 """Matches the names of the variables that are passed to a server: those of the SDK, and those for
-locale, folders and proxies.
+locale, folders, proxies and certificates.
 """
 
 
@@ -191,11 +191,6 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
             problems.append(f"An MCP server in {where} is left out. Two are named {name}.")
             continue
         servers[name] = server
-        if isinstance(entry, Mapping) and _HEADERS_PROGRAM in entry:
-            problems.append(
-                f"MCP server {name}: ouro does not run the `{_HEADERS_PROGRAM}` of {where}. Write its"
-                " headers as `headers`, with ${NAME} for a variable."
-            )
     return servers, problems
 
 
@@ -227,6 +222,8 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
     fields = {key: value for key, value in entry.items() if key in names}
     if entry.get("type") == "sse":
         fields["transport"] = "sse"
+    if _HEADERS_HELPER in entry:
+        fields["headers_helper"] = entry[_HEADERS_HELPER]
     if entry.get("disabled") is True:  # as Cline, Roo and Cursor write it
         fields["enabled"] = False
     try:
@@ -297,8 +294,11 @@ def to_entry(server: McpServerSettings) -> dict[str, Any]:
     for key, value in fields.items():
         if value != getattr(default, key):
             entry[key] = list(value) if isinstance(value, tuple) else value
+    # As other programs write them.
     if entry.pop("transport", "") == "sse":
-        entry["type"] = "sse"  # as other programs write it
+        entry["type"] = "sse"
+    if line := entry.pop("headers_helper", ""):
+        entry[_HEADERS_HELPER] = line
     return entry
 
 

@@ -34,6 +34,7 @@ from ouro.mcp.content import (
 from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
 from ouro.mcp.schemas import TOO_DEEP, complete_schemas, content_problem, size_problem
 from ouro.mcp.stdio import ServerEnded, is_too_deep, stdio_transport
+from ouro.utils.certificates import complete_tls_context
 from ouro.utils.json_object import JsonObject
 
 MAX_PAGES = 100
@@ -216,8 +217,8 @@ class Connection:
             self._may_hang = True
             raise
         except MCPError as error:
-            if self._has_forgotten_session(error):
-                self._end("it does not know the session any more")
+            if reason := self._reason_to_connect_again(error):
+                self._end(reason)
                 raise LookupError(self._end_reason) from None
             if error.code == types.CONNECTION_CLOSED:
                 self._end("the connection was closed")
@@ -227,6 +228,16 @@ class Connection:
         finally:
             self._requests -= 1
             await _cancel(task)
+
+    def _reason_to_connect_again(self, error: MCPError) -> str:
+        """Why a request has failed which a new connection can carry out; empty if it has failed for
+        another reason.
+        """
+        if self._has_forgotten_session(error):
+            return "it does not know the session any more"
+        if self._is_refused and self._request["renews_headers"]:
+            return "it does not accept the headers any more"
+        return ""
 
     def _has_forgotten_session(self, error: MCPError) -> bool:
         """Whether the error of a request means that an HTTP server has ended the session: then it
@@ -310,6 +321,7 @@ class Connection:
         timeout = http_timeout(request["timeout"])
         make_client = partial(
             http_client,
+            tls=await asyncio.to_thread(complete_tls_context),
             on_refused=self._on_refusal,
             on_unknown_session=self._on_unknown_session,
             log=self._log,
@@ -530,6 +542,8 @@ class Connection:
 
     def _end_error(self) -> Exception:
         """The error to raise about a server that has ended, or wants a login."""
+        if self._is_refused and self._request["renews_headers"]:
+            return ServerEnded(self._end_reason or "It does not accept its `headers_helper` (401).")
         if self._is_refused:
             name = self._request["name"]
             return LoginNeeded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -44,6 +45,7 @@ def http_client(
     timeout: httpx2.Timeout | None = None,
     auth: httpx2.Auth | None = None,
     *,
+    tls: ssl.SSLContext,
     on_refused: Callable[[], None],
     on_unknown_session: Callable[[], None],
     log: Callable[[str], None],
@@ -51,6 +53,7 @@ def http_client(
     """An HTTP client for one server, which limits the size of answers.
 
     Args:
+        tls: how the server, and that of its login, are verified.
         on_refused: is called if the server answers 401 and the client has no `auth`.
         on_unknown_session: is called if the server answers 404 to a request of a session.
         log: gets a line for each failed request, because the SDK does not report its status.
@@ -77,7 +80,11 @@ def http_client(
 
     headers = {**(headers or {}), "Accept-Encoding": "identity"}  # 32 MB of gzip may be 32 GB
     return httpx2.AsyncClient(
-        headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [check_response]}
+        verify=tls,
+        headers=headers,
+        timeout=timeout,
+        auth=auth,
+        event_hooks={"response": [check_response]},
     )
 
 

@@ -303,7 +303,7 @@ class McpServer:
         failed.
         """
         await self.stop()
-        own_request = await asyncio.to_thread(self._open_request)
+        own_request = await self._open_request()
         request = {**own_request, "login": True, "timeout": LOGIN_SECONDS}
         page_seconds = min(own_request["timeout"], LOGIN_PAGE_SECONDS)
         failed = f"The login to {self.name} failed"
@@ -338,7 +338,7 @@ class McpServer:
         try:
             async with AsyncExitStack() as slot:
                 await slot.enter_async_context(self._worker.slots)
-                request = await asyncio.to_thread(self._open_request)
+                request = await self._open_request()
                 async with aclosing(self._worker.events("open", request)) as events:
                     async for event in events:
                         if "ready" in event:
@@ -356,10 +356,43 @@ class McpServer:
             for question in self._question_tasks:  # nobody waits for the answers any more
                 question.cancel()
 
-    def _open_request(self) -> JsonObject:
-        """The request with which the worker opens the server; variables are filled in. Blocks.
-        Raises ConfigError.
+    async def _open_request(self) -> JsonObject:
+        """The request with which the worker opens the server. Variables are filled in, and the
+        headers of `headers_helper` are added. Raises ConfigError.
         """
+        request = await asyncio.to_thread(self._fill_in_request)
+        line = self.settings.headers_helper
+        if not (line and request["url"]):
+            return request
+        from ouro.mcp.headers_helper import helper_headers, merge_headers
+
+        command: Sequence[str] = ["bash", "-c", line]
+        if self.settings.sandbox:
+            command = await asyncio.to_thread(self._host.confine, command)
+        environment = self._helper_environment(request)
+        headers = await helper_headers(command, self._folder, environment, self._host.secrets)
+        return {**request, "headers": merge_headers(request["headers"], headers)}
+
+    def _helper_environment(self, request: JsonObject) -> dict[str, str]:
+        """The environment of `headers_helper`. That of a project's server gets what its program
+        would get. The user's own gets all variables, but none with the key of a model provider.
+        """
+        variables: dict[str, str] = {}
+        if not self._is_project:
+            keys = tuple(filter(None, self._host.secrets))
+            for name, value in os.environ.items():
+                if not any(key in value for key in keys):
+                    variables[name] = value
+        return {
+            **variables,
+            **request["environment"],
+            "CLAUDE_PROJECT_DIR": str(self._folder),
+            "CLAUDE_CODE_MCP_SERVER_NAME": self.name,
+            "CLAUDE_CODE_MCP_SERVER_URL": request["url"],
+        }
+
+    def _fill_in_request(self) -> JsonObject:
+        """The request without the headers of `headers_helper`. Blocks. Raises ConfigError."""
         from ouro.mcp.configuration import expand_variables, server_environment
 
         host = self._host
@@ -384,6 +417,7 @@ class McpServer:
             "url": settings.url,
             "transport": settings.transport,
             "headers": dict(settings.headers),
+            "renews_headers": bool(settings.headers_helper),
             "client": {"id": settings.client_id, "secret": settings.client_secret},
             "timeout": settings.timeout_seconds,
             "roots": [host.cwd.as_uri()],

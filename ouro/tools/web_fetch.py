@@ -27,6 +27,7 @@ from ouro.tools.read import pdf_pages
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import MAX_SHOWN
 from ouro.utils.addresses import is_on_internet
+from ouro.utils.certificates import complete_tls_context
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, one_line, plural
 
@@ -206,7 +207,12 @@ class WebFetch(Tool[WebFetchArgs]):
         try:
             async with (
                 asyncio.timeout(_TIMEOUT),
-                httpx.AsyncClient(trust_env=False, proxy=proxy, timeout=timeout) as client,
+                httpx.AsyncClient(
+                    trust_env=False,
+                    proxy=proxy,
+                    timeout=timeout,
+                    verify=await asyncio.to_thread(complete_tls_context),
+                ) as client,
                 client.stream(
                     "GET", target, headers=headers, extensions={"sni_hostname": host}
                 ) as response,

@@ -17,6 +17,7 @@ from ouro.display import Display, Plain
 from ouro.errors import ConfigError, ToolError
 from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.certificates import complete_tls_context
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, one_line, plural
 
@@ -256,7 +257,12 @@ async def fetch_json(
         async with (
             asyncio.timeout(timeout),
             # No redirect is followed: the key is for this host.
-            httpx.AsyncClient(trust_env=False, proxy=proxy, timeout=timeout) as client,
+            httpx.AsyncClient(
+                trust_env=False,
+                proxy=proxy,
+                timeout=timeout,
+                verify=await asyncio.to_thread(complete_tls_context),
+            ) as client,
             client.stream(
                 "POST" if request.body else "GET",
                 request.url,

@@ -207,7 +207,7 @@ class TlsServer:
 def tls_server(folder: Path) -> Iterator[TlsServer]:
     server = TlsServer()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(_certificate(folder))
+    context.load_cert_chain(certificate(folder))
     listener = socket.create_server(("127.0.0.1", 0))
     server.url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
 
@@ -233,7 +233,7 @@ def tls_server(folder: Path) -> Iterator[TlsServer]:
         thread.join(10)
 
 
-def _certificate(folder: Path) -> Path:
+def certificate(folder: Path) -> Path:
     """A certificate that is signed by itself, with its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -251,7 +251,9 @@ def _certificate(folder: Path) -> Path:
         .serial_number(1)
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([address, x509.DNSName("docs.example")]), critical=False
+        )
         .sign(key, hashes.SHA256())
     )
     path = folder / "certificate.pem"

@@ -20,6 +20,7 @@ from ouro.llm.http_client import new_client, new_streaming_client, translate_htt
 from ouro.llm.model import Endpoint, Timeouts
 from ouro.llm.openai import OpenAIWire
 from ouro.messages import user
+from ouro.utils.certificates import OTHER_CERTIFICATES
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -357,7 +358,7 @@ async def test_certificates_for_other_programs_count_if_no_issuer_is_known(
 ):
     """CherryHQ/cherry-studio#15807: the proxy of a company signs connections."""
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    for name in http1.OTHER_CERTIFICATES:
+    for name in OTHER_CERTIFICATES:
         monkeypatch.setenv(name, str(tmp_path / "missing.pem"))
     with tls_server(tmp_path) as server:
         if variable:

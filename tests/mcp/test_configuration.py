@@ -71,14 +71,6 @@ def test_a_name_that_tools_cannot_have_is_changed(home, tmp_path, name, short):
     assert found.projects == {used}
 
 
-def test_a_program_for_headers_is_named_and_not_run(home, tmp_path):
-    entry = {"type": "http", "url": "http://x", "headersHelper": "./token.sh"}
-    found = find_servers({}, project(tmp_path, {"api": entry}))
-    assert found.servers == {"api": McpServerSettings(url="http://x")}
-    [notice] = found.notices
-    assert notice.startswith("MCP server api: ouro does not run the `headersHelper` of ")
-
-
 def test_of_two_servers_with_the_same_short_name_one_is_left_out(home, tmp_path):
     found = find_servers({}, project(tmp_path, {"a.b": {"command": "x"}, "a b": {"command": "y"}}))
     assert found.servers == {"a_b": McpServerSettings(command="x")}

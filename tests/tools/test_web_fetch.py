@@ -2,10 +2,12 @@
 
 import gzip
 import socket
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from fakes.local_servers import certificate
 from fakes.tool_benches import call
 
 from ouro.errors import ToolError
@@ -67,6 +69,21 @@ async def to_loopback(host: str, port: int) -> str:
 
 async def fetch(url: str, start: int = 0, tool: WebFetch | None = None):
     return await call(tool or WebFetch(to_loopback), url=url, start=start)
+
+
+@pytest.mark.parametrize("variable", ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", ""])
+async def test_certificates_of_the_environment_count(site, tmp_path, monkeypatch, variable):
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate(tmp_path))
+    site.socket = context.wrap_socket(site.socket, server_side=True)
+    url = site.add("/a", "the text", kind="text/plain").replace("http:", "https:")
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path / "certificate.pem"))
+        assert "the text" in (await fetch(url)).text
+        return
+    with pytest.raises(ToolError, match="CERTIFICATE_VERIFY_FAILED"):
+        await fetch(url)
 
 
 async def test_html_becomes_markdown_without_hidden_elements(site):

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from fakes.local_servers import Listener
+from fakes.local_servers import Listener, certificate
 from fakes.tool_benches import call
 
 from ouro.assemble_tools import SEARCH_VARIABLES
@@ -188,6 +189,16 @@ async def test_page_of_searxng_instead_of_json_says_what_to_set(site):
     site.answer = (403, {}, b"")
     with pytest.raises(ToolError, match=r"`json` in search\.formats"):
         await call(tool, query="x")
+
+
+async def test_certificates_of_the_environment_count(site, tmp_path, monkeypatch):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate(tmp_path))
+    site.socket = context.wrap_socket(site.socket, server_side=True)
+    url = f"https://127.0.0.1:{site.server_port}/searxng"
+    site.fake = FAKES["searxng"]
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(tmp_path / "certificate.pem"))
+    assert (await call(WebSearch(BACKENDS["searxng"], url, ""), query="x")).text
 
 
 async def test_server_that_is_not_there_is_an_error(site):
