@@ -53,12 +53,14 @@ async def note_offer(session: Session) -> None:
 
 def import_commands(session: Session, paths: Sequence[Path]) -> list[str]:
     """The slash commands that import these files: one for the user's own files, one for those of the
-    project. So if the project's wait for approval, the user's do not wait with them.
+    project, one for the memory of other clones. So if one group waits for approval, the others do
+    not wait with it.
 
     They ask nothing: the key that the user pressed is the consent.
     """
     root = find_root(session.cwd).resolve()
     project_paths = [path for path in paths if root in path.resolve().parents]
-    user_paths = [path for path in paths if path not in project_paths]
-    groups = (group for group in (user_paths, project_paths) if group)
+    clone_paths = [path for path in paths if path.parts[-2:] == long_term.MEMORY.parts]
+    user_paths = [path for path in paths if path not in (*project_paths, *clone_paths)]
+    groups = (group for group in (user_paths, project_paths, clone_paths) if group)
     return [f"/memory import --yes {shlex.join(map(str, group))}" for group in groups]

@@ -150,9 +150,11 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
     # Show the hits, each with its source and the command that opens it.
     value = []
     view: View = []
+    project = long_term.project_here(context.cwd)
+    in_session = context.session is not None
     for hit, badges in badged_hits:
         source = long_term.source_of(hit)
-        open_command = long_term.make_open_command(hit, in_session=context.session is not None)
+        open_command = long_term.make_open_command(hit, project, in_session=in_session)
         value.append({**asdict(hit), "badges": badges, "source": source, "open": open_command})
         head_row = (f"{hit.score:5.2f}", one_line(hit.text, 300))
         view += table([head_row, ("", " · ".join((source, *badges))), ("", CodeSpan(open_command))])

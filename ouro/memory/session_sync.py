@@ -8,7 +8,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -43,7 +43,7 @@ from ouro.memory.sessions.session_folders import (
     read_header,
     write_output,
 )
-from ouro.utils.git import Git, GitError, find_root
+from ouro.utils.git import find_origin, find_root
 from ouro.utils.lenient_json import dictionary
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_home, get_sessions_dir
@@ -63,7 +63,6 @@ _PATH_ON_BRANCH = re.compile(
     rf"/(?P<kind>header|chunks/\d{{6}}-[0-9a-f]{{16}}|{OUTPUTS}/{_OUTPUT_NAME.pattern})"
 )
 """A path on the branch: of a header, a chunk of records, or an output."""
-_GIT_TIMEOUT = 5
 
 
 class SyncedSession(msgspec.Struct, frozen=True):
@@ -507,7 +506,7 @@ class SessionSync:
         if header.id != other.id:
             raise BadRecordError("its header has another id")
         for root in map(find_root, self._projects):
-            if not address or _find_address(root) != address:
+            if not address or find_origin(root) != address:
                 continue
             folder = text_path(f"{root}/{folder_in_repository}").resolve()
             is_inside = folder == root.resolve() or root.resolve() in folder.parents
@@ -528,7 +527,7 @@ def _portable_header(local: _LocalSession) -> bytes:
     project = text_path(header.project)
     root = find_root(project)
     repository_fields = {
-        "repository": _find_address(root),
+        "repository": find_origin(root),
         "inside": path_text(os.path.relpath(project, root)),
     }
     text = json.dumps({**header_data(header), **repository_fields}, ensure_ascii=False)
@@ -575,19 +574,6 @@ def _read_mark(folder: Path) -> tuple[int, int]:
     """Returns the size and the time of a session file, by which a change is noticed."""
     status = (folder / FILE_NAME).stat()
     return status.st_size, status.st_mtime_ns
-
-
-@cache
-def _find_address(root: Path) -> str:
-    """Returns the address of the remote `origin` of a repository, in a form that is the same for
-    ssh and https and has no password; empty if it has none.
-    """
-    try:
-        address = Git(root, _GIT_TIMEOUT).ask("config", "--get", "remote.origin.url").strip()
-    except GitError:
-        return ""
-    without_scheme = re.sub(r"^(?:[a-z+]+://)?(?:[^@/]*@)?", "", address)
-    return re.sub(r"\.git/?$", "", without_scheme.replace(":", "/", 1)).rstrip("/").lower()
 
 
 def sync_sessions(

@@ -386,6 +386,7 @@ _OPERATIONS = {
 }
 """The files by which git remembers what it was told to do, and the word for it."""
 _MAX_BRANCH = 250
+_ORIGIN_TIMEOUT = 5
 _BRANCH_LINE = late_pattern(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
 """`## main...origin/main [ahead 1]`, as git writes it, or `Git branch: main`, as ouro does."""
 
@@ -513,6 +514,19 @@ def same_project(project: str) -> Callable[[str], bool]:
         return repository is not None and repository_of(text_path(other)) == repository
 
     return is_same
+
+
+@cache
+def find_origin(root: Path) -> str:
+    """The address of the remote `origin` of a repository, in a form that is the same for ssh and
+    https and has no password; empty if it has none.
+    """
+    try:
+        address = Git(root, _ORIGIN_TIMEOUT).ask("config", "--get", "remote.origin.url").strip()
+    except GitError:
+        return ""
+    without_scheme = re.sub(r"^(?:[a-z+]+://)?(?:[^@/]*@)?", "", address)
+    return re.sub(r"\.git/?$", "", without_scheme.replace(":", "/", 1)).rstrip("/").lower()
 
 
 def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:

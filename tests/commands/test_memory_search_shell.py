@@ -360,3 +360,29 @@ def test_text_written_by_a_command_is_found_by_meaning(stored_memory, capsys, wa
     index.close()
     found = json.loads(run_memory(capsys, "search", "indentation style", "--json")[1])
     assert "I prefer tabs over spaces" in found[0]["text"]
+
+
+def test_the_command_of_a_hit_opens_it_in_its_own_repository(home, tmp_path, monkeypatch, capsys):
+    texts = {"shop": "Deploys go out on Tuesday", "shop2": "Invoices are rounded down"}
+    for name, text in texts.items():
+        (tmp_path / name / ".git").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path / name)
+        run_memory(capsys, "remember", "repo", text)
+    _, out = run_memory(capsys, "search", "deploys", "--json")
+    (hit,) = json.loads(out)
+    assert hit["open"] == f"cd {tmp_path / 'shop'} && ouro memory show repo/facts.md:1"
+    _, out = run_memory(capsys, "search", "invoices", "--json")
+    (hit,) = json.loads(out)
+    assert hit["open"] == "ouro memory show repo/facts.md:1"
+
+
+def test_of_one_text_in_two_repositories_the_one_here_is_found(home, tmp_path, monkeypatch, capsys):
+    for name in ("a", "b"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path / name)
+        run_memory(capsys, "remember", "repo", "Deploys go out on Tuesday")
+    for name in ("a", "b"):
+        monkeypatch.chdir(tmp_path / name)
+        _, out = run_memory(capsys, "search", "deploys", "--json")
+        (hit,) = json.loads(out)
+        assert hit["project"] == str(tmp_path / name)

@@ -116,6 +116,10 @@ class SearchFilter(msgspec.Struct, frozen=True):
     """The roots of the repositories whose notes may be found in addition to the user's own; None:
     all.
     """
+    here: str = ""
+    """The root of the repository whose entry is found if another one has the same text, as in another
+    clone.
+    """
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -216,7 +220,7 @@ class Search:
                 hits += _find_outputs(request, k)
         # Copies of a session have the same messages: the best hit of each text is returned.
         by_text: dict[str, MemoryHit] = {}
-        for hit in sorted(hits, key=lambda item: -item.score):
+        for hit in sorted(hits, key=lambda item: (-item.score, item.project != wanted.here)):
             by_text.setdefault(hit.text, hit)
         return list(by_text.values())[:k]
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.export import as_json, as_markdown
     from ouro.memory.long_term.forget import find_to_forget, forget_entries
     from ouro.memory.long_term.forgotten_text import ForgetReport
-    from ouro.memory.long_term.git.memory_folders import repo_folder
+    from ouro.memory.long_term.git.memory_folders import MEMORY, repo_folder
     from ouro.memory.long_term.git.undo_plan import UndoPlan, describe_commits
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
     from ouro.memory.long_term.graph_picture import html_page, picture_of
@@ -114,6 +114,7 @@ if TYPE_CHECKING:
         make_lookup,
         make_open_command,
         make_search,
+        project_here,
         source_of,
         split_filters,
         untrusted_files,

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import UsageError, reason_of
+from ouro.memory.long_term.clones import is_approved, memory_folder_of
 from ouro.memory.long_term.git.files import ARCHIVE, FileRefused, decode_text, is_note_name
 from ouro.memory.long_term.git.values import SkippedFile
 from ouro.memory.long_term.import_formats import (
@@ -127,8 +128,11 @@ def is_trusted_text(path: Path) -> bool:
     the user trusts.
 
     Other people may have written the files of a repository (M1). Folders where agents store memory
-    count as the user's, even if they are git repositories. Blocks.
+    count as the user's, even if they are git repositories; in the memory of another repository,
+    what was approved there. Blocks.
     """
+    if folder := memory_folder_of(path):
+        return is_approved(path, folder)
     if any(agent_path(folder).resolve() in path.resolve().parents for folder in _AGENT_MEMORY):
         return True
     root = find_root(path if path.is_dir() else path.parent)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from ouro.errors import UsageError
+from ouro.memory.long_term.clones import is_clone, memory_folder_of, project_of
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
 from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile
@@ -206,9 +207,18 @@ def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> 
     """
     if scope is not None:
         return editor.scope(scope).name
-    is_here = any(root.resolve() in piece.path.resolve().parents for root in editor.roots)
-    usual: Scope = piece.scope or ("repo" if piece.project or is_here else "user")
+    is_of_repository = piece.project or _is_of_repository(editor, piece)
+    usual: Scope = piece.scope or ("repo" if is_of_repository else "user")
     return editor.scope(usual if usual in editor.names else "user").name
+
+
+def _is_of_repository(editor: MemoryEditor, piece: ImportPiece) -> bool:
+    """Whether the file of a piece is in the repository here, or in the memory of another clone."""
+    path = piece.path.resolve()
+    if any(root.resolve() in path.parents for root in editor.roots):
+        return True
+    folder = memory_folder_of(path)
+    return folder is not None and any(is_clone(project_of(folder), root) for root in editor.roots)
 
 
 def _place_piece(

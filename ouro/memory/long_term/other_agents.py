@@ -1,4 +1,6 @@
-"""What other agents know about a project: where it is, and whether an import was offered."""
+"""What other agents, and other clones, know about a project: where it is, and whether an import was
+offered.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import OuroError
+from ouro.memory.long_term.clones import find_clone_memories, project_of
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.import_files import is_trusted_text, read_sources
 from ouro.utils.agent_homes import agent_path, claude_project_name
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
-from ouro.utils.ouro_paths import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir, tilde
 from ouro.utils.path_encoding import path_text
 
 if TYPE_CHECKING:
@@ -57,8 +60,8 @@ class AgentMemory(msgspec.Struct, frozen=True):
 def find_agent_memory(
     editor: MemoryEditor, root: Path, instructions: Collection[Path]
 ) -> AgentMemory:
-    """Find what other agents know about the project with this root and what memory does not have
-    yet: an import would add it. Writes nothing, and blocks.
+    """Find what other agents, and the memories of other clones, know about the project with this
+    root and what memory does not have yet: an import would add it. Writes nothing, and blocks.
 
     Args:
         instructions: the files that are in each prompt already: these are listed, and not imported.
@@ -75,6 +78,8 @@ def find_agent_memory(
                 in_prompt.append(name)
             else:
                 agent_by_path[path] = agent
+    if "repo" in editor.names:
+        agent_by_path |= _name_clone_memories(root)
     counts = {path: _count_new(editor, path) for path in agent_by_path}
     useful = tuple(path for path, count in counts.items() if count)
     agents = tuple(dict.fromkeys(agent_by_path[path] for path in useful))
@@ -84,6 +89,11 @@ def find_agent_memory(
         entries=sum(counts.values()),
         in_prompt=tuple(dict.fromkeys(in_prompt)),
     )
+
+
+def _name_clone_memories(root: Path) -> dict[Path, str]:
+    """The memory folders of other clones of a repository, each with a name for the user."""
+    return {folder: f"ouro in {tilde(project_of(folder))}" for folder in find_clone_memories(root)}
 
 
 def _count_new(editor: MemoryEditor, path: Path) -> int:

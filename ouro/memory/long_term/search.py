@@ -139,6 +139,7 @@ def make_filter(
         session=session_id,
         archived=True,
         notes_of=tuple(trusted),
+        here=project_here(cwd),
     )
 
 
@@ -148,15 +149,21 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
 
     If `cwd` is in it or in one of its worktrees, the trust of that worktree counts. Runs git.
     """
+    trust = TrustStore(get_trust_path())
+    root = find_root(cwd)
+    if path_text(project) == project_here(cwd):
+        return trust.is_trusted(root, acting_files(root, cwd))
+    return trust.is_trusted(project, acting_files(project))
+
+
+def project_here(cwd: Path) -> str:
+    """The repository whose memory is used in the folder `cwd`, as the index names it; also for a
+    worktree of it.
+    """
     from ouro.memory.index import project_of
     from ouro.memory.long_term.git.memory_folders import repo_folder
 
-    trust = TrustStore(get_trust_path())
-    root = find_root(cwd)
-    is_same_project = path_text(project) == project_of(repo_folder(root))
-    if is_same_project:
-        return trust.is_trusted(root, acting_files(root, cwd))
-    return trust.is_trusted(project, acting_files(project))
+    return project_of(repo_folder(find_root(cwd)))
 
 
 def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
@@ -203,13 +210,21 @@ def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
     return clean(" · ".join(filter(None, fields))).replace("\n", " ")
 
 
-def make_open_command(hit: MemoryHit, *, in_session: bool) -> str:
+def make_open_command(hit: MemoryHit, project: str, *, in_session: bool) -> str:
     """The command that opens the session, core line or note of a hit: a slash command if
-    `in_session`, else a command line.
+    `in_session`, else a command line. What belongs to another repository is opened by a command
+    line that runs there: here its name means another entry, or none.
+
+    Args:
+        project: the repository here, as `project_of` names it.
     """
     if hit.kind in ("message", "output"):
         return f"/resume {hit.session[:8]}" if in_session else f"ouro --resume {hit.session[:8]}"
     name = f"{hit.scope}/{hit.id}" if hit.kind == "core" else hit.id
+    if hit.project and hit.project != project:
+        import shlex  # imported late: an answer of `ouro -p` does not need it
+
+        return f"cd {shlex.quote(hit.project)} && ouro memory show {name}"
     return f"/memory show {name}" if in_session else f"ouro memory show {name}"
 
 

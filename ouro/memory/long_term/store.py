@@ -698,6 +698,15 @@ def repo_store(
     )
 
 
+def store_of_other(project: Path) -> GitMemoryStore:
+    """The memory of another project than that of the session. It counts as shared if it has no git
+    repository of its own. If it is a private one after all, nothing in it is approved for this
+    session, so nothing of it is used.
+    """
+    has_own_history = (repo_folder(project) / ".git").exists()
+    return repo_store(project, get_history_dir(), lambda _text: "", is_shared=not has_own_history)
+
+
 def memory_stores(
     settings: MemorySettings, root: Path | None, finds_secret: FindsSecret
 ) -> list[GitMemoryStore]:

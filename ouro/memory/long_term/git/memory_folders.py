@@ -107,6 +107,19 @@ def record_moved_folder(folder: Path, state_dir: Path) -> None:
         write_private(state_dir / _FOLDER_RECORD, os.fsencode(record))
 
 
+def known_folders(histories: Path) -> list[Path]:
+    """The memory folders of repositories that have a state in `histories` and exist, by path. The
+    user's own memory is not among them.
+    """
+    folders: set[Path] = set()
+    for state_dir in histories.glob("*.git"):
+        path, _ = _recorded_folder(state_dir)
+        folder = Path(path)
+        if path and folder.parts[-2:] == MEMORY.parts and is_real_folder(folder):
+            folders.add(folder)
+    return sorted(folders)
+
+
 def is_real_folder(path: Path) -> bool:
     """Whether the path is a folder, and no link to one."""
     with suppress(OSError):

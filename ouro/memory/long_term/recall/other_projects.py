@@ -28,12 +28,11 @@ from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.recall.note_finder import NoteFinder
 from ouro.memory.tokens import estimate
 from ouro.utils.log import log
-from ouro.utils.ouro_paths import get_history_dir, tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.path_encoding import text_path
 
 if TYPE_CHECKING:
     from ouro.memory.index import MemoryHit
-    from ouro.memory.long_term.store import GitMemoryStore
 
 FROM_PROJECT = "from project"
 _MAX_HITS = 10
@@ -176,12 +175,13 @@ class OtherProjects(msgspec.Struct, eq=False):
         """
         from ouro.memory.long_term.scope import is_switched_off
         from ouro.memory.long_term.search import is_memory_trusted
+        from ouro.memory.long_term.store import store_of_other
 
         project, file = text_path(hit.project), text_path(hit.path)
         try:
             if not is_memory_trusted(project, self.finder.cwd):
                 return False
-            store = _store_of(project)
+            store = store_of_other(project)
             if is_switched_off(store) or store.find_unapproved([file.name]):
                 return False
             return hit.text in self._texts_in_use(hit, store.find(file.name) or "")
@@ -217,13 +217,3 @@ def _is_rule(hit: MemoryHit) -> bool:
 
     has_words_of_rule = any(has(group, hit.text) for group in _WORDS_OF_RULES)
     return has_words_of_rule or hit.category in (*STANDING_CATEGORIES, *_CATEGORIES_OF_RULES)
-
-
-def _store_of(project: Path) -> GitMemoryStore:
-    """The memory of another project. It counts as shared if it has no git repository of its own. If
-    it is a private one after all, nothing in it is approved for this session, so nothing is shown.
-    """
-    from ouro.memory.long_term.store import repo_store
-
-    has_own_history = (repo_folder(project) / ".git").exists()
-    return repo_store(project, get_history_dir(), lambda _text: "", is_shared=not has_own_history)
