@@ -367,6 +367,7 @@ def _build_search_words_writer(
         mark=_mark_of_session(basis.memory),
         run_under_lock=manager.run_under_lock,
         is_small=lambda: models.spec_for("classify").is_small,
+        languages=lambda: long_term.find_languages(long_term.own_words(basis.memory.messages())),
     )
 
 

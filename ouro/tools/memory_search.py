@@ -77,7 +77,8 @@ class MemorySearch(Tool[MemorySearchArgs]):
             ) from error
         if not hits:
             return ToolResult(
-                "No matches. Try other words, or leave since out.", Display("nothing found")
+                "No matches. Try other words, also in another language, or leave since out.",
+                Display("nothing found"),
             )
         text = "\n".join(_quote_hit(number, hit) for number, hit in enumerate(hits, 1))
         shown = "\n".join(f"{hit.source}\n  {one_line(hit.text, _MAX_SHOWN)}" for hit in hits)

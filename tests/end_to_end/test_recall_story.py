@@ -162,7 +162,7 @@ def test_note_without_search_words_gets_them_in_a_session_and_is_then_found_by_t
     ouro.server.script(answer)
     screen = ouro.screen()
     screen.say("good morning")
-    screen.until_shows("that had none")
+    screen.until_shows("that lacked them")
     screen.say("and now?")
     screen.until(lambda: screen.text().count("Understood.") == 2)
     assert screen.leave() == 0

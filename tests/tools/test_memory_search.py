@@ -54,7 +54,7 @@ async def test_arguments_are_passed_on_and_validated():
     result = await call(tool, query="tea", max_results="3", since="2026-11-01")
     assert (asked, result.text) == (
         [("tea", 3, "2026-11-01")],
-        "No matches. Try other words, or leave since out.",
+        "No matches. Try other words, also in another language, or leave since out.",
     )
     assert (
         tool.title(MemorySearchArgs("a\n b", since="2026-11-01")) == 'memory "a b" since 2026-11-01'

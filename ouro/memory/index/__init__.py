@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         make_embedder,
     )
     from ouro.memory.index.foreign_task_words import is_foreign_task_word
-    from ouro.memory.index.function_words import is_function_word, is_in_english
+    from ouro.memory.index.function_words import is_function_word, is_in_english, language_of
     from ouro.memory.index.graph import Graph
     from ouro.memory.index.index import Index, Progress, ReadOnlyIndex, Sources, lock_index
     from ouro.memory.index.late_numpy import has_numpy

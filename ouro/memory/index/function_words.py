@@ -11,7 +11,9 @@ A word that is also a common noun or verb of English or a name in programs is le
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections import Counter
+from functools import cache, lru_cache
+from itertools import chain
 
 from ouro.memory.index.foreign_task_words import foreign_words
 from ouro.memory.index.words import STOP_WORDS, WORD
@@ -116,6 +118,42 @@ def _is_foreign(word: str) -> bool:
     return is_in_other_script or word in _ONLY_FOREIGN or word in foreign_words()
 
 
+@lru_cache(maxsize=1_024)
+def language_of(text: str) -> str:
+    """The language of a text, if its words or its script tell: English, one of those with lists here,
+    or of `_LANGUAGES_BY_SCRIPT`. Empty if they do not, as for a text of names, or of fewer than
+    `_MIN_TELLING_WORDS` words that belong to one language.
+    """
+    for language, script in _LANGUAGES_BY_SCRIPT.items():
+        if len(script.findall(text)) >= _MIN_CHARACTERS:
+            return language
+    if is_in_english(text):
+        return "English" if set(WORD.findall(text.lower())) & _ONLY_ENGLISH else ""
+    words = filter(_is_foreign, WORD.findall(text.lower()))
+    counts = Counter(chain.from_iterable(map(_languages_of_word, words)))
+    (best, most), (_, second) = [*counts.most_common(2), ("", 0), ("", 0)][:2]
+    return best if most >= _MIN_TELLING_WORDS and most > second else ""
+
+
+@cache
+def _words_by_language() -> dict[str, frozenset[str]]:
+    """The function words of each language that is written with blanks between words."""
+    return {language: frozenset(words.split()) for language, words in _FUNCTION_WORDS.items()}
+
+
+def _languages_of_word(word: str) -> list[str]:
+    return [language for language, words in _words_by_language().items() if word in words]
+
+
+_MIN_TELLING_WORDS = 2
+_MIN_CHARACTERS = 2
+_LANGUAGES_BY_SCRIPT = {
+    "Japanese": late_pattern(r"[\u3041-\u309f\u30a1-\u30fa]"),
+    "Korean": late_pattern(r"[\uac00-\ud7a3]"),
+    "Thai": late_pattern(r"[\u0e01-\u0e4e]"),
+    "Chinese": late_pattern(r"[\u4e00-\u9fff]"),
+}
+"""Scripts of one language, in the order in which they decide: Japanese has Chinese characters, too."""
 _ALSO_FOREIGN = frozenset(
     "a am an as at d do had he her i in m me no on re s so t to us was will".split()
 )

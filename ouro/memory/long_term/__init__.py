@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         Crystallizer,
     )
     from ouro.memory.long_term.maintenance.note_consolidator import Merge, NoteConsolidator
-    from ouro.memory.long_term.maintenance.search_words import SearchWordsWriter
+    from ouro.memory.long_term.maintenance.search_words import SearchWordsWriter, find_languages
     from ouro.memory.long_term.maintenance.summaries import Summaries
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.memory_import import (

@@ -265,17 +265,21 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                 pass  # nobody sees the lines; the work is done while they are made
 
     async def _write_search_words(self) -> None:
-        """Write the search words of some notes that have none; shows it unless `silent`."""
+        """Write the search words of some notes; shows it unless `silent`."""
+        from ouro.memory.long_term.maintenance.search_words import MAX_REQUESTS
         from ouro.memory.long_term.notes.notebook import notes_event  # needed only with memory
 
         writer = self._workers.search_words
         if writer is None:
             return
-        with try_lock_file(self.lock) as is_mine:
-            written = await writer.write() if is_mine else []
-        if not self.silent:
-            for event in notes_event("describe", written, "that had none"):
-                self.channel.emit(event)
+        for _ in range(MAX_REQUESTS):
+            with try_lock_file(self.lock) as is_mine:
+                written = await writer.write() if is_mine else []
+            if not written:
+                return
+            if not self.silent:
+                for event in notes_event("describe", written, "that lacked them"):
+                    self.channel.emit(event)
 
     async def _crystallize_old_sessions(self) -> None:
         """Crystallize some old sessions, if the last run was long ago."""

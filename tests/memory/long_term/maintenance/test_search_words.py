@@ -8,7 +8,7 @@ import pytest
 from fakes.knowledge import Conversation
 from msgspec.structs import replace
 
-from ouro.memory.long_term import Notebook, SearchWordsWriter
+from ouro.memory.long_term import Notebook, SearchWordsWriter, find_languages
 from ouro.memory.long_term.notes.note import Note, note_text
 
 FIRST = Note(id="mem_00000001", scope="repo", text="Die Nachtsicherung läuft um drei.")
@@ -38,9 +38,10 @@ class Bench:
             text = {note.file_name: note_text(note)}
             self.stores[note.scope].save_and_commit(text, "Add", {"Ouro-Origin": "capture"})
 
-    async def write(self, answer=ANSWER, *, is_small=False):
+    async def write(self, answer=ANSWER, *, is_small=False, languages=()):
         async def ask(messages, schema=None):
             self.asked.append(messages[-1].text)
+            self.instructions = messages[0].text
             return answer() if callable(answer) else answer
 
         writer = SearchWordsWriter(
@@ -50,6 +51,7 @@ class Bench:
             mark="memory-1",
             run_under_lock=self.talk.manager.run_under_lock,
             is_small=lambda: is_small,
+            languages=lambda: languages,
         )
         return await writer.write()
 
@@ -98,3 +100,56 @@ async def test_note_that_changes_while_the_model_answers_keeps_its_new_text(benc
 async def test_small_model_writes_no_search_words(bench):
     assert await bench.write(is_small=True) == []
     assert bench.asked == []
+
+
+async def test_notes_get_search_words_in_the_language_of_the_user_once(bench):
+    english = replace(
+        FIRST,
+        id="mem_00000003",
+        text="The basket is never cached.",
+        updated_at="2026-12-01T10:00:00Z",
+    )
+    bench.keep(english)
+    words = {"notes": [{"number": 1, "search_words": ["panier", "cache"]}]}
+    await bench.write(languages=["German"])
+    assert "German" in bench.instructions
+    assert "basket is never cached" in bench.asked[-1]
+    for _ in range(2):
+        await bench.write(json.dumps(words), languages=["French"])
+    assert len(bench.asked) == 2
+    assert set(bench.words(english)) >= {"panier", "cache"}
+    assert "French" in bench.instructions
+
+
+async def test_added_search_words_stay_beside_those_of_the_note(bench):
+    described = replace(SECOND, search_words=("shopping cart",), updated_at="2026-12-01T10:00:00Z")
+    bench.keep(described)
+    words = {"notes": [{"number": 1, "search_words": ["panier", "shopping cart"]}]}
+    await bench.write(json.dumps(words), languages=["French"])
+    assert bench.words(SECOND) == ("shopping cart", "panier")
+
+
+async def test_note_in_the_language_of_the_user_is_not_asked_about_again(bench):
+    await bench.write()
+    assert await bench.write(languages=["German"]) == []
+    assert len(bench.asked) == 1
+
+
+async def test_language_of_an_earlier_session_stays_in_use(bench):
+    await bench.write(languages=["French"])
+    bench.keep(replace(FIRST, id="mem_00000003", text="Das Lager schließt um acht."))
+    await bench.write()
+    assert "French" in bench.instructions
+
+
+def test_languages_of_the_user_are_those_of_the_messages_that_tell_it():
+    messages = [
+        "Wie werden die Rechnungen gerundet?",
+        "Fix the parser of the invoices",
+        "ok",
+        "Welche Version haben wir jetzt?",
+        "где лежат наши резервные копии?",
+        "サーバーはどこですか",
+        "单元测试怎么写?",
+    ]
+    assert find_languages(messages) == ["German", "Russian", "Japanese", "Chinese"]
