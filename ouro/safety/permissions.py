@@ -399,9 +399,11 @@ class Permissions:
         self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path
     ) -> Rule | None:
         """Returns the first rule of a kind (`ask` or `deny`) that covers a path: as it is with
-        links followed (`path`), or as it was named (`unresolved`). None if there is none.
+        links followed (`path`), or as it was named (`unresolved`). A rule about writing also covers
+        it by one of its other names (hard links). None if there is none.
         """
-        places = list(product((path, unresolved), self._roots))
+        other_names = self.workspace.other_names(path).found if effect is Effect.WRITE else ()
+        places = list(product((path, unresolved, *other_names), self._roots))
         return self.find_rule(
             kind,
             tool,

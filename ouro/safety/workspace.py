@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +21,9 @@ from ouro.safety import protected
 from ouro.utils.files import path_of, read_start
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_encoding import path_text
+
+if TYPE_CHECKING:
+    from ouro.safety.hard_links import OtherNames
 
 GIT_CONFIG = """\
 [core]
@@ -314,7 +317,13 @@ class Workspace:
             in_place: whether the content of the file may change, not only its name.
         """
         real = _real(path)
-        return self._protection(real) or (_shares_content(real) if in_place else "")
+        return self._protection(real) or (self._other_names_at_risk(real) if in_place else "")
+
+    def other_names(self, path: Path) -> OtherNames:
+        """Returns the other names (hard links) of a real path that are in the workspace."""
+        from ouro.safety.hard_links import find_other_names
+
+        return find_other_names(path, self.roots)
 
     def memory_at(self, path: Path) -> GuardedMemory | None:
         """The memory whose folder a real path is in; None if it is in none."""
@@ -357,7 +366,9 @@ class Workspace:
                 f"{self.shown(path)} is outside the workspace {self.root}, and the user has not"
                 " allowed it."
             )
-        if access == "write" and (reason := self._protection(path) or _shares_content(path)):
+        if access == "write" and (
+            reason := self._protection(path) or self._other_names_at_risk(path)
+        ):
             raise ToolError(
                 f"{self.shown(path)} may not be changed unless the user allows it: {reason}."
             )
@@ -466,6 +477,22 @@ class Workspace:
             return ""
         return "a memory file is Markdown, directly in the folder of the memory or in its archive"
 
+    def _other_names_at_risk(self, path: Path) -> str:
+        """Returns why a change of the content of a real path needs a question because of its other
+        names (hard links): one may be outside of the workspace, or may not be changed itself. Empty
+        if it needs none.
+        """
+        names = self.other_names(path)
+        if not names.are_all:
+            return "the same file has another name (a hard link), perhaps elsewhere"
+        for name in names.found:
+            reason = self._protection(name)
+            if not reason and not self._covers(name):
+                reason = "that place is closed"
+            if reason:
+                return f"the same file has the name {self.shown(name)} (a hard link): {reason}"
+        return ""
+
     def _covers(self, path: Path) -> bool:
         """Whether a real path is below a root, and not in a reserved area below that root."""
         root = next((root for root in self.roots if _is_below(path, root)), None)
@@ -533,18 +560,6 @@ class Workspace:
         finally:
             os.close(above)
         return self._open_folder(folder, create=False)
-
-
-def _shares_content(path: Path) -> str:
-    """Returns why a change of a file would change another one: it has a further hard link, which
-    may be outside of the workspace. Empty if it has none.
-    """
-    try:
-        status = path.lstat()
-    except OSError:  # not there yet
-        return ""
-    is_shared = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
-    return "the same file has another name (a hard link), perhaps elsewhere" if is_shared else ""
 
 
 def _is_below(path: Path, folder: Path) -> bool:

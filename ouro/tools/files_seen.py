@@ -368,6 +368,8 @@ class FilesSeen:
                         file_before.place.name,
                         data,
                         expected=file_before.stat,
+                        # What a checkpoint keeps by a hard link must stay as it is.
+                        changes_links=self.workspace.other_names(path).exist,
                     )
         except ChangedMeanwhileError:
             raise ToolError(

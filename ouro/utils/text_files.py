@@ -269,10 +269,18 @@ def find_ambiguous_char(before: TextFile, after: TextFile) -> str:
 
 
 def save_file(
-    folder: int, name: str, data: bytes, *, expected: os.stat_result | None = None
+    folder: int,
+    name: str,
+    data: bytes,
+    *,
+    expected: os.stat_result | None = None,
+    changes_links: bool = True,
 ) -> os.stat_result:
     """Write `name` in an open folder atomically; its mode, group, access list and extended attributes
     stay. Returns the status of the new file.
+
+    Args:
+        changes_links: whether the other hard links of the file get the new content, too.
 
     If a new file cannot replace the old one without changing its nature (hard links, another owner,
     a group of which the user is no member, a read-only folder), the old file is written in place.
@@ -281,7 +289,8 @@ def save_file(
         ChangedMeanwhileError: the file is not as `expected` any more (None: no file is expected).
     """
     before = _stat(folder, name)
-    if before is not None and (before.st_nlink > 1 or before.st_uid != os.geteuid()):
+    has_links = before is not None and before.st_nlink > 1 and changes_links
+    if before is not None and (has_links or before.st_uid != os.geteuid()):
         return _save_in_place(folder, name, data, expected)
 
     note_written_dir(folder)  # after a kill, the next start removes the temporary file

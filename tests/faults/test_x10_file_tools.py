@@ -12,13 +12,14 @@ import pytest
 from fakes.tool_benches import call, decision
 
 from ouro.errors import ToolError
-from ouro.safety import Allow, Ask, Workspace
+from ouro.safety import Allow, Ask, Deny, Workspace
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.edit import Edit, Write
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob
 from ouro.tools.grep import Grep
 from ouro.tools.read import Read
+from ouro.utils.ouro_paths import get_checkpoints_dir
 
 SECRET = "the secret outside\n"
 
@@ -138,6 +139,60 @@ def test_x10_a_shell_line_that_writes_to_a_hard_link_is_asked(root, mode, line):
     assert "hard link" in answer.reason
     for harmless in ("rm hard", "mv hard other", "cat hard"):
         assert isinstance(decision(root, harmless, mode, allow=["shell", "write"]), Allow)
+
+
+async def test_x10_a_hard_link_inside_is_written_without_asking(root):
+    (root / "sub").mkdir()
+    (root / "sub/b.txt").hardlink_to(root / "a.txt")
+    _, read, write, *_ = tools(root)
+    await call(read, path="a.txt")
+    await call(write, path="a.txt", content="x")
+    assert (root / "sub/b.txt").read_text() == "x"  # still the same file
+    assert isinstance(decision(root, "echo y > sub/b.txt", "auto"), Allow)
+
+
+@pytest.mark.parametrize("place", [".git/config", ".envrc", ".ouro/config.yaml"])
+async def test_x10_a_hard_link_of_a_protected_file_inside_is_asked(root, place):
+    (root / place).parent.mkdir(exist_ok=True)
+    (root / place).touch()
+    (root / "hard.txt").hardlink_to(root / place)
+    _, read, write, *_ = tools(root)
+    await call(read, path="hard.txt")
+    with pytest.raises(ToolError, match="hard link"):
+        await call(write, path="hard.txt", content="x")
+    answer = decision(root, "echo x > hard.txt", "auto")
+    assert isinstance(answer, Ask)
+    assert place in answer.reason
+
+
+def test_x10_a_rule_about_another_name_of_the_file_holds(root):
+    (root / "b.txt").hardlink_to(root / "a.txt")
+    answer = decision(root, "echo x > a.txt", "auto", deny=["write(b.txt)"])
+    assert isinstance(answer, Deny)
+    answer = decision(root, "echo x > a.txt", "auto", ask=["write(b.txt)"])
+    assert isinstance(answer, Ask)
+
+
+def test_x10_a_hard_link_that_is_not_found_is_asked(root, monkeypatch):
+    (root / "b.txt").hardlink_to(root / "a.txt")
+    (root / "more").mkdir()
+    (root / "more/c.txt").hardlink_to(root / "a.txt")
+    assert isinstance(decision(root, "echo x > a.txt", "auto"), Allow)
+    monkeypatch.setattr("ouro.safety.hard_links._MAX_LOOKED_AT", 1)
+    assert isinstance(decision(root, "echo x > a.txt", "auto"), Ask)
+
+
+async def test_x10_a_link_of_a_checkpoint_is_no_other_name_and_stays(root):
+    status = (root / "a.txt").stat()
+    key = f"{status.st_dev}-{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+    kept = get_checkpoints_dir() / "project-1" / "large" / key
+    kept.parent.mkdir(parents=True)
+    kept.hardlink_to(root / "a.txt")
+    assert isinstance(decision(root, "echo x > a.txt", "auto"), Allow)
+    _, read, write, *_ = tools(root)
+    await call(read, path="a.txt")
+    await call(write, path="a.txt", content="x")
+    assert kept.read_text() == "inside\n"
 
 
 async def test_x10_patch_cannot_move_a_file_outside_or_onto_protected_ones(root):

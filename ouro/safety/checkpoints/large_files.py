@@ -55,6 +55,22 @@ def remember_large(repository: Repository, names: Collection[str]) -> dict[str, 
     return large_files
 
 
+def find_kept_links(base: Path, status: os.stat_result) -> list[Path]:
+    """Returns the hard links by which checkpoints keep the content of a file, of any workspace.
+
+    Args:
+        base: the folder with the checkpoints of all workspaces.
+    """
+    number = f"{status.st_dev}-{status.st_ino}-"  # as `_key` begins
+    links: list[Path] = []
+    for path in base.glob(f"*/{_LARGE_FILES_FOLDER}/{number}*"):
+        with suppress(OSError):
+            kept = path.lstat()
+            if (kept.st_dev, kept.st_ino) == (status.st_dev, status.st_ino):
+                links.append(path)
+    return links
+
+
 def changed_large(repository: Repository, before: Mapping[str, LargeFile]) -> dict[str, LargeFile]:
     """Returns the large files in `before` that have changed or are gone since."""
     return {
