@@ -214,16 +214,30 @@ class AdaptiveModel(ABC):
             other_wire=self.other_wire,
             limit_names=self.limit_names,
         )
-        window_share = request_size(messages, body) / self.spec.window
+        size = request_size(messages, body)
+        window_share = size / self.spec.window
         notice = self._try_adaptation(refused, error, messages, images, window_share)
         if notice is not None:
             return notice
         self.facts.drop_trials()
         if is_too_long(error.answer, window_share):
+            self._learn_window(error.answer.text, size)
             too_long = ContextTooLong(error.message, error.hint)
             too_long.answer = error.answer
             raise too_long from error
         raise error
+
+    def _learn_window(self, refusal: str, size: int) -> None:
+        """Use the window that the refusal of a request of `size` tokens names, if it is smaller than
+        the known one: the next request is made smaller before it is refused.
+        """
+        from ouro.llm.overflow import find_window
+
+        window = find_window(refusal, size)
+        if window and window < self.spec.window:
+            log.info("%s has a window of %d tokens", self.spec.name, window)
+            self.facts.limit_window(window)
+            self._use_new_facts()
 
     def _try_usual_path(self, answer: ProviderAnswer) -> bool:
         """Send the next request to `/v1`, on trial, if there is nothing at an address without a path.

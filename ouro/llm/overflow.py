@@ -82,6 +82,33 @@ _LIMIT_AND_REQUESTED = late_pattern(
 """Matches a limit and the requested number: `Limit 30000, Requested 41234`."""
 
 
+_OTHER_UNIT = late_pattern(r"\b(?:[kmg]i?b|bytes?|characters?|chars?)\b", re.IGNORECASE)
+"""Matches a unit that is no token: `32 MB`, `characters`."""
+_MAX_MISTAKE = 3
+"""The size of a request is estimated: it may be so many times more or less."""
+
+
+def find_window(text: str, size: int) -> int | None:
+    """Returns the window, in tokens, that the refusal of a request as too long names; None if it
+    names none.
+
+    A refusal names the window, often the size of the request, which is larger, and sometimes other
+    numbers. Only numbers near the size of the request count.
+
+    Args:
+        size: about how many tokens the request has.
+    """
+    if _OTHER_UNIT.search(text):
+        return None
+    numbers = {int(re.sub(r"[,_]", "", digits)) for digits in _WHOLE_NUMBER.findall(text)}
+    smallest = max(MIN_WINDOW, size / _MAX_MISTAKE)
+    near = sorted(number for number in numbers if smallest <= number <= size * _MAX_MISTAKE)
+    if not near:
+        return None
+    # The largest one is the size of the request, if there are several.
+    return near[-2] if len(near) > 1 else near[0]
+
+
 def names_overflow(status: int, text: str) -> bool:
     """Whether a refusal says, by its status or in the words of a known provider, that the window is
     full.

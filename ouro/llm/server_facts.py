@@ -130,6 +130,8 @@ class ServerFacts:
         self.described_calls: set[str] = set()
         """Ids of the calls that it refused, in this session: they are sent as text."""
         self._described_on_trial: set[str] = set()
+        self._session_window = 0
+        """The window that it named when it refused a request in this session; 0: none."""
         self.refuses_signatures = False
         """Whether it refused a signature of thinking in this session."""
         self.names_end = False
@@ -193,6 +195,11 @@ class ServerFacts:
         """Whether an image or a call is sent in another form than it has in the session."""
         return bool(self.hidden or self.described_calls)
 
+    def limit_window(self, window: int) -> None:
+        """Use no more than these tokens of the window, in this session."""
+        self._session_window = window
+        self.version += 1
+
     def refuse_signatures(self) -> None:
         """Send no signed thinking any more, in this session."""
         self.refuses_signatures = True
@@ -225,8 +232,8 @@ class ServerFacts:
         """
         spec = replace(spec, **self._reported)
         window, max_output = self.get("window"), self.get("max_output")
-        if window:
-            spec = replace(spec, window=min(spec.window, int(window)))
+        windows = [int(window or 0), self._session_window]
+        spec = replace(spec, window=min([spec.window, *filter(None, windows)]))
         if max_output:
             spec = replace(spec, max_output=min(spec.max_output, int(max_output)))
         if self.get("images") == "no":

@@ -2,11 +2,11 @@
 
 import pytest
 from fakes.model_server import Raw, failure
-from fakes.wires import Wire
+from fakes.wires import Wire, chunks_of
 
 from ouro.errors import ContextTooLong, ProviderAnswer, RequestRefused
 from ouro.llm import ModelSpec
-from ouro.llm.overflow import is_too_long
+from ouro.llm.overflow import find_window, is_too_long
 from ouro.messages import Image, Message, Text, user
 
 SMALL = 0.05
@@ -133,3 +133,33 @@ async def test_a_body_that_is_too_large_is_sent_without_its_newest_picture(kind,
     wire.server.script([Raw(413, "Request Entity Too Large"), "seen"])
     assert (await wire.ask(picture)).text == "seen"
     assert "big.png: the server refused it" in wire.server.requests[1].raw.decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "window"),
+    [
+        ("This model's maximum context length is 32768 tokens.", 40_000, 32_768),
+        ("maximum context length is 8,192 tokens, and your messages have 9,000", 7_000, 8_192),
+        ("prompt is too long: 212230 tokens > 200000 maximum", 180_000, 200_000),
+        ("the request (9000 tokens) exceeds the context size (8192), see #40123", 9_500, 8_192),
+        ("Error 2013: the prompt is longer than the context of 65536", 70_000, 65_536),
+        ("context window exceeds limit (2013)", 150_000, None),
+        ("Request Entity Too Large: at most 33554432 bytes", 20_000_000, None),
+        ("Prompt 超长", 9_000, None),
+    ],
+)
+def test_the_window_that_a_refusal_names_is_found(text, size, window):
+    assert find_window(text, size) == window
+
+
+@pytest.mark.parametrize("kind", WIRES)
+async def test_l6_a_named_window_holds_for_the_session(kind, model_server):
+    wire = Wire(kind, model_server)
+    model = wire.model(spec=ModelSpec(wire.spec.name, window=100_000))
+    refusal = "This model's maximum context length is 8192 tokens: the messages have 9000."
+    wire.server.script([failure(400, refusal), "fine"])
+    with pytest.raises(ContextTooLong):
+        await chunks_of(model, user("word " * 8_000))
+    assert model.spec.window == 8_192
+    await chunks_of(model, user("hello"))
+    assert model.spec.window == 8_192
