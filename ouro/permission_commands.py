@@ -18,7 +18,7 @@ from ouro.extensions import demand_tools
 from ouro.safety import Kind, parse_rules
 from ouro.settings_sources import SettingsByPlace, save_setting, settings_by_place
 from ouro.utils.ouro_paths import get_config_path, tilde
-from ouro.utils.text import local_time
+from ouro.utils.text import local_time, one_line, whole_number
 
 if TYPE_CHECKING:
     from ouro.session import Session
@@ -197,9 +197,10 @@ def _revoke_verdict(judge: Judge, number: str) -> Answer:
     if not number:
         judge.revoke()
         return Answer("judge", [line("The judge decides nothing more in this session.")])
-    verdict = judge.revoke(int(number)) if number.isdecimal() else None
+    verdict_number = whole_number(number)
+    verdict = None if verdict_number is None else judge.revoke(verdict_number)
     if verdict is None:
-        raise UsageError(f"There is no verdict `{number}`.", commands=["permissions"])
+        raise UsageError(f"There is no verdict `{one_line(number, 40)}`.", commands=["permissions"])
     return Answer(verdict.number, [line(f"Revoked: ouro asks about {verdict.title} from now on.")])
 
 

@@ -79,7 +79,7 @@ async def report_lost(
     except ModelError as error:
         return f"Probe: the questions were not answered: {error.message}"
     # Such as `1. parser.py`, `- 2) 14 days` or `**3:** unknown`.
-    numbered_answers = re.findall(r"^[^\w\n]*(\d+)[.:)]?\W(.*)$", answer, re.MULTILINE)
+    numbered_answers = re.findall(r"^[^\w\n]*(\d{1,9})[.:)]?\W(.*)$", answer, re.MULTILINE)
     answer_of = {int(number): _letters_and_digits(text) for number, text in numbered_answers}
     lost = [
         probe

@@ -10,7 +10,8 @@ from ouro.utils.late_pattern import late_pattern
 
 _AT_WORD = late_pattern(r'(?<![\w@/.])@("[^"\n\0]+"[^\s\0]*|[^\s\0"]+)')
 _LINE_RANGE = late_pattern(
-    r"(?::(?P<first>\d+)(?:-(?P<last>\d+))?|#L(?P<url_first>\d+)(?:-L?(?P<url_last>\d+))?)$"
+    r"(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"
+    r"|#L(?P<url_first>\d{1,9})(?:-L?(?P<url_last>\d{1,9}))?)$"
 )
 _QUOTED_NAME = late_pattern(r'"([^"]+)"(.*)')
 _SENTENCE_ENDS = ".,;:!?)]}>'`"

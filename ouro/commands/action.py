@@ -13,6 +13,7 @@ import msgspec
 from ouro.commands.render import CommandText, View, line
 from ouro.display import Choice
 from ouro.errors import UsageError
+from ouro.utils.text import whole_number
 
 if TYPE_CHECKING:
     from ouro.commands.shell_context import ShellContext
@@ -55,16 +56,18 @@ MAX_PORT = 65_535
 
 def count(text: str) -> int:
     """A whole number from 1, as `type` of an argument."""
-    if not text.isdecimal() or not 0 < int(text) <= MAX_COUNT:
-        raise ArgumentTypeError(f"`{text}` is not a whole number from 1 to {MAX_COUNT:,}")
-    return int(text)
+    number = whole_number(text)
+    if number is None or not 0 < number <= MAX_COUNT:
+        raise ArgumentTypeError(f"`{text[:40]}` is not a whole number from 1 to {MAX_COUNT:,}")
+    return number
 
 
 def port(text: str) -> int:
     """A TCP port, or 0 for a free one, as `type` of an argument."""
-    if not text.isdecimal() or int(text) > MAX_PORT:
-        raise ArgumentTypeError(f"`{text}` is not a port from 0 to {MAX_PORT}")
-    return int(text)
+    number = whole_number(text)
+    if number is None or number > MAX_PORT:
+        raise ArgumentTypeError(f"`{text[:40]}` is not a port from 0 to {MAX_PORT}")
+    return number
 
 
 def percent(text: str) -> float:
@@ -237,9 +240,8 @@ def parse_indexes(numbers: str, count: int) -> list[int]:
     indexes: dict[int, None] = {}  # a dict, because it keeps the order
     for word in numbers.replace(",", " ").split():
         first, _, last = word.partition("-")
-        ends = [int(number) for number in (first, last or first) if number.isdecimal()]
-        match ends:  # fewer than two if one of them is not a number
-            case [start, end] if 1 <= start <= end <= count:
+        match whole_number(first), whole_number(last or first):
+            case int(start), int(end) if 1 <= start <= end <= count:
                 indexes.update(dict.fromkeys(range(start - 1, end)))
             case _:
                 raise UsageError(f"`{word[:40]}` is not a number from 1 to {count}.")

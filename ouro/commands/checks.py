@@ -22,7 +22,7 @@ from ouro.memory.side_calls import ask_and_record
 from ouro.messages import ToolCall, system, user
 from ouro.safety import parse_rule
 from ouro.utils.decoding import from_plain
-from ouro.utils.text import clean, one_line, plural
+from ouro.utils.text import clean, one_line, plural, whole_number
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -60,9 +60,10 @@ async def check(context: SessionContext, correction: str) -> None:
     first_word, _, rest = correction.partition(" ")
 
     # Remove a check.
-    if first_word == "remove" and rest.isdecimal():
+    number = whole_number(rest)
+    if first_word == "remove" and number is not None:
         # `change_checks` calls this method of the checks.
-        await asyncio.to_thread(session_hooks.change_checks, methodcaller("remove", int(rest)))
+        await asyncio.to_thread(session_hooks.change_checks, methodcaller("remove", number))
         context.say(f"Check {rest} was removed.")
         return
     if correction == "remove":

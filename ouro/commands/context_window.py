@@ -11,7 +11,7 @@ from ouro.commands.render import Markdown, Quote, View, escape, line
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.session import ContextItem
-from ouro.utils.text import clean, code_block, one_line, plural
+from ouro.utils.text import clean, code_block, one_line, plural, whole_number
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -66,11 +66,11 @@ async def pin(context: SessionContext, message: str) -> Answer | None:
         raise UsageError("There are no messages to pin yet.")
     if message == "last":
         number = messages[-1].number
-    elif message.isdecimal():
-        number = int(message)
+    elif (written_number := whole_number(message)) is not None:
+        number = written_number
     elif message:
         raise UsageError(
-            f"`{clean(message)}` is not a message number.",
+            f"`{one_line(clean(message), 40)}` is not a message number.",
             "Use /pin to choose one, or `/pin last`.",
         )
     else:

@@ -11,7 +11,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Prompted, Replied
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import one_line, plural
+from ouro.utils.text import one_line, plural, whole_number
 
 MAX_OFFERED = 100
 """How many messages the list offers: the newest."""
@@ -45,9 +45,11 @@ async def copy(context: SessionContext, what: str) -> Answer | None:
     """
     if what == "list":
         return await _copy_from_list(context)
-    if what not in ("", "last", "code") and not what.isdecimal():
-        raise UsageError(f"`{what}` cannot be copied.", "Usage: /copy [last | N | code | list]")
-    back = int(what) if what.isdecimal() else 1
+    back = 1 if what in ("", "last", "code") else whole_number(what)
+    if back is None:
+        raise UsageError(
+            f"`{one_line(what, 40)}` cannot be copied.", "Usage: /copy [last | N | code | list]"
+        )
     answers = [text for who, text in _messages(context) if who == "ouro"]
     if not answers:
         raise UsageError("There is no answer to copy yet.")

@@ -9,6 +9,7 @@ from ouro.commands.render import Markdown, Quote
 from ouro.commands.slash import SessionContext
 from ouro.session import SessionDiff
 from ouro.utils.git import Git, find_root
+from ouro.utils.text import whole_number
 
 WRITE_AGENTS_MD = """\
 Read at most some thirty files, the most telling ones first; then write. Say in your answer what you did not check."""
@@ -105,13 +106,14 @@ async def diff(context: SessionContext, since: str) -> None:
         context.show([Markdown(f"No changes since {shown.since}.{hint}")])
         return
     text = shown.text
-    if since.isdecimal():
-        text = await context.session.rewind.diff(int(since))
+    back = whole_number(since)
+    if back is not None:
+        text = await context.session.rewind.diff(back)
     if len(text) > MAX_DIFF:
         text = f"{text[:MAX_DIFF]}\n… cut: the diff is too large"
     context.show([Quote(text, "diff")])
-    if since.isdecimal():
-        back_note = "" if since == "1" else f" {since}"
+    if back is not None:
+        back_note = "" if back == 1 else f" {back}"
         context.say(
             f"/undo FILE{back_note} undoes one file of it, /undo FILE#ID{back_note} one hunk."
         )

@@ -23,7 +23,7 @@ from ouro.display import Choice
 from ouro.errors import SessionNotFound, UsageError
 from ouro.memory import long_term
 from ouro.session import OpenRequest
-from ouro.utils.text import local_time, one_line, plural
+from ouro.utils.text import local_time, one_line, plural, whole_number
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import Commit, DiffHunk, MemoryDiff, Timeline
@@ -264,8 +264,8 @@ def _commit_and_hunk(words: Sequence[str], hunk: int) -> tuple[str, int]:
             return "last", hunk
         case [commit]:
             return commit, hunk
-        case [commit, number] if number.isdigit():
-            return commit, int(number)
+        case [commit, number] if (written_hunk := whole_number(number)) is not None:
+            return commit, written_hunk
     raise UsageError(
         f"`{' '.join(words)}` is not a commit and a hunk.",
         commands=["memory undo 3f2a91c hunk 2"],
@@ -310,9 +310,9 @@ def _split_date(words: list[str]) -> tuple[str, list[str]]:
     or a number with its unit, and `ago` if it follows (`3 days ago`).
     """
     match words:
-        case [number, unit, "ago", *others] if number.isdigit():
+        case [number, unit, "ago", *others] if number.isdecimal():
             return f"{number} {unit} ago", others
-        case [number, unit, *others] if number.isdigit():
+        case [number, unit, *others] if number.isdecimal():
             return f"{number} {unit}", others
     return words[0], words[1:]
 

@@ -15,7 +15,7 @@ from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.files import open_regular
 from ouro.utils.ouro_paths import expand_home, tilde
-from ouro.utils.text import clean, one_line, plural
+from ouro.utils.text import clean, one_line, plural, whole_number
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import PromotedNote
@@ -37,8 +37,9 @@ async def import_review(context: ActionContext, words: Sequence[str], *, dry_run
             commands=["memory import pr 12", "memory import pr comments.json"],
         )
     name = words[0].removeprefix("#")
-    if name.isascii() and name.isdigit():
-        data = await asyncio.to_thread(_fetch_comments, int(name), context.cwd)
+    number = whole_number(name)
+    if number is not None:
+        data = await asyncio.to_thread(_fetch_comments, number, context.cwd)
     else:
         data = await asyncio.to_thread(_read_comments_file, context.cwd / expand_home(name))
     comments = long_term.read_comments(data)

@@ -8,7 +8,7 @@ from ouro.commands.action import Answer
 from ouro.commands.render import line
 from ouro.commands.slash import SessionContext
 from ouro.errors import UsageError
-from ouro.utils.text import one_line
+from ouro.utils.text import one_line, whole_number
 
 if TYPE_CHECKING:
     from ouro.commands.render import View
@@ -66,9 +66,10 @@ async def _change(context: SessionContext, messages: TurnQueue, word: str, posit
 def _parse_position(messages: TurnQueue, number: str) -> int:
     """The index (from 0) of the message with this number (from 1). Raises UsageError if there is none."""
     count = len(messages.waiting)
-    if not number.strip().isdecimal() or not 0 < int(number) <= count:
-        raise UsageError(f"`{number.strip()}` is not the number of a queued message.", _USAGE)
-    return int(number) - 1
+    place = whole_number(number.strip())
+    if place is None or not 0 < place <= count:
+        raise UsageError(f"`{one_line(number, 40)}` is not the number of a queued message.", _USAGE)
+    return place - 1
 
 
 def _list_answer(messages: TurnQueue) -> Answer:

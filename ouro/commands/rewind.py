@@ -12,7 +12,7 @@ from ouro.errors import UsageError
 from ouro.memory.backend import RewindScope
 from ouro.safety import NOT_KNOWN
 from ouro.session import UNDONE, Branch, OpenRequest, Point, Rewound
-from ouro.utils.text import clean, cut, join_names, plural, without_marks
+from ouro.utils.text import clean, cut, join_names, plural, whole_number, without_marks
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -38,7 +38,7 @@ async def rewind(context: SessionContext, back: str) -> None:
     front_end, rewind = context.front_end, context.session.rewind
     if back:
         # 0 for a word that is no number: `find_number_back` refuses it with the right message.
-        number = await rewind.find_number_back(int(back) if back.isdigit() else 0)
+        number = await rewind.find_number_back(whole_number(back) or 0)
         await carry_out(front_end, RewindChoice("rewind", number))
         return
     while rewind.has_earlier and len(rewind.points()) < MAX_LISTED:
@@ -83,13 +83,12 @@ async def _undo_file(front_end: FrontEnd, words: Sequence[str], reason: str) -> 
             Raises UsageError for other words.
     """
     path, _, hunk = words[0].partition("#")
-    has_wrong_number = len(words) > 1 and not words[1].isdigit()
-    if len(words) > 2 or has_wrong_number:
+    back = whole_number(words[1]) if words[1:] else 1
+    if len(words) > 2 or back is None:
         raise UsageError(
             f"Usage: /undo [{' '.join(_SCOPES)}] or /undo FILE[#HUNK] [messages back],"
             " then [because REASON]"
         )
-    back = int(words[1]) if words[1:] else 1
     lines = await front_end.session.rewind.undo_file(path, hunk, back, reason)
     for text in lines:
         front_end.say(text)

@@ -13,6 +13,7 @@ from ouro.extensions.tool_names import MODES, own_tools
 from ouro.safety import Mode
 from ouro.tools.subagent import AgentSpec
 from ouro.utils.ouro_paths import tilde
+from ouro.utils.text import whole_number
 from ouro.utils.yaml import TRUE, split_front_matter, words_in
 
 BUILT_IN = Path(__file__).with_name("builtin_agents")
@@ -125,6 +126,7 @@ def _max_turns_of(meta: Mapping[str, Any]) -> int | None:
     turns = str(meta.get("max_turns") or meta.get("maxTurns") or "")
     if not turns:
         return None
-    if not turns.isdecimal() or not int(turns):
-        raise ValueError(f"max_turns must be a number above 0, not `{turns}`.")
-    return int(turns)
+    number = whole_number(turns)
+    if not number:
+        raise ValueError(f"max_turns must be a number above 0, not `{turns[:40]}`.")
+    return number

@@ -70,14 +70,15 @@ _PATH_IN_REQUEST = late_pattern(
     r"(?<![\w.])\w+(?:\[\d+\]|\.\w+)*(?:\[\d+\]|\.(?!content|text)[A-Za-z]\w*|\.\d+)"
 )
 """Matches the path of a value in the request, such as `tools[0].function.name`."""
-_WHOLE_NUMBER = late_pattern(r"(?<![\w.])\d[\d,_]*(?![\w.]*\d)")
+_WHOLE_NUMBER = late_pattern(r"(?<![\w.])\d[\d,_]{0,20}(?![\w.]*\d)")
 """Matches a whole number, also with separators: `128,000`."""
 _SMALL_LIMIT = late_pattern(
     r"(?:maximum|max|most|limit)\b(?: \w+){0,2}\W{1,3}(\d{1,3})\b(?![.,]?\d)", re.IGNORECASE
 )
 """Matches a limit below 1,000: `maximum is 64`."""
 _LIMIT_AND_REQUESTED = late_pattern(
-    r"limit\D{0,12}(\d[\d,]*).{0,60}?requested\D{0,12}(\d[\d,]*)", re.IGNORECASE | re.DOTALL
+    r"limit\D{0,12}(\d[\d,]{0,20})(?!\d).{0,60}?requested\D{0,12}(\d[\d,]{0,20})(?!\d)",
+    re.IGNORECASE | re.DOTALL,
 )
 """Matches a limit and the requested number: `Limit 30000, Requested 41234`."""
 

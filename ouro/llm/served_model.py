@@ -44,7 +44,7 @@ _SERVER_BY_PROVIDER: Mapping[str, ServerKind] = {
     "hosted_vllm": "vllm",
 }
 """The first half of a litellm name -> the server."""
-_CONTEXT_SETTING = late_pattern(r"(?m)^num_ctx\s+(\d+)")
+_CONTEXT_SETTING = late_pattern(r"(?m)^num_ctx\s+(\d{1,18})\b")
 """Matches the window in the parameters of a model of Ollama: `num_ctx 8192`."""
 _THINKING_SWITCH = late_pattern(r"enable_thinking|reasoning_effort|thinking_budget")
 """Matches what is in the template of a model that can be asked to think."""

@@ -19,6 +19,7 @@ from ouro.utils.server_processes import (
     start_process,
     stop_server,
 )
+from ouro.utils.text import whole_number
 
 MAX_HEADER = 256 * 1024
 """Maximum bytes of the headers of a message."""
@@ -174,6 +175,8 @@ def _length_in(header: bytes) -> int | None:
     """
     for line in reversed(header.split(b"\r\n")):
         name, _, value = line.rpartition(b":")
-        if name.strip().lower().endswith(b"content-length") and value.strip().isdigit():
-            return int(value)
+        if name.strip().lower().endswith(b"content-length"):
+            length = whole_number(value.strip().decode("latin-1"))
+            if length is not None:
+                return length
     return None

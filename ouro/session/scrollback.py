@@ -36,7 +36,7 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import plural
 
 _STATUS_LINE = late_pattern(
-    r"\n\[(?P<status>exit code (?P<exit_code>\d+)|ended by signal \d+), [^\n]*\](?:\n[^\n]*)?\Z"
+    r"\n\[(?P<status>exit code (?P<exit_code>\d{1,9})|ended by signal \d+), [^\n]*\](?:\n[^\n]*)?\Z"
 )
 """The last line of a command's output, possibly with a remark below."""
 PAGE = 100

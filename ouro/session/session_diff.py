@@ -18,7 +18,7 @@ from ouro.safety import is_inside
 from ouro.session.rewind import Rewind
 from ouro.utils.git import PREFIXES, Git, GitError, find_root
 from ouro.utils.git_diff import DiffedFile, parse_git_diff
-from ouro.utils.text import one_line, plural
+from ouro.utils.text import one_line, plural, whole_number
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """git's name of the empty tree, with which a repository without commits is compared."""
@@ -71,12 +71,13 @@ class SessionDiff:
         if source == SESSION:
             text = await self._diff_of_session()
             return await self._shown_by_checkpoints(source, "the session began", text)
-        if source.startswith(TURN_PREFIX) and source.removeprefix(TURN_PREFIX).isdecimal():
-            number = int(source.removeprefix(TURN_PREFIX))
-            text = await self._rewind.files().shown_diff(number, only_that_turn=True)
+        turn_number = whole_number(source.removeprefix(TURN_PREFIX))
+        if source.startswith(TURN_PREFIX) and turn_number is not None:
+            text = await self._rewind.files().shown_diff(turn_number, only_that_turn=True)
             return await self._shown_by_checkpoints(source, "before that turn", text)
-        if source.isdecimal():
-            number = await self._rewind.find_number_back(int(source))
+        back = whole_number(source)
+        if back is not None:
+            number = await self._rewind.find_number_back(back)
             text = await self._rewind.files().shown_diff(number)
             return await self._shown_by_checkpoints(source, "then", text)
         return await self._since_commit(source)

@@ -19,6 +19,7 @@ from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_home
+from ouro.utils.text import whole_number
 
 PIP_SECONDS = 30.0
 _MAX_OUTPUT = 4_000
@@ -83,7 +84,8 @@ def _release_numbers(version: str) -> tuple[int, ...]:
     to `1.0.0`.
     """
     match = re.match(r"[\d.]*", version)
-    numbers = [int(number) for number in (match[0] if match else "").split(".") if number]
+    written_numbers = (match[0] if match else "").split(".")
+    numbers = [whole_number(number) or 0 for number in written_numbers if number]
     while numbers and not numbers[-1]:
         numbers.pop()
     return tuple(numbers)

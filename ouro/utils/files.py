@@ -18,6 +18,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import ensure_private_dir, get_written_journals
 from ouro.utils.processes import is_running
+from ouro.utils.text import whole_number
 
 LAYOUT = 1
 """The number of the layout of all stores. A version of ouro that changes one of them raises it. A
@@ -355,7 +356,10 @@ def demand_known_layout(mark: Path, store: str, error: type[OuroError]) -> None:
         words = mark.read_bytes()[:_MAX_MARK_BYTES].decode("utf-8", "replace").split()
     except OSError:  # no mark: an earlier version made it
         return
-    if not words or (words[0].isdecimal() and int(words[0]) <= LAYOUT):
+    if not words:
+        return
+    layout = whole_number(words[0])
+    if layout is not None and layout <= LAYOUT:
         return
     raise error(*describe_newer_ouro(store, "".join(words[1:2])))
 

@@ -11,7 +11,7 @@ def is_running(pid: int) -> bool:
     """Whether a process with this id runs, also of another user."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no system has ids that large
         return False
     except OSError:
         pass  # it belongs to another user

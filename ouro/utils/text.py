@@ -21,6 +21,8 @@ _UNFINISHED_END = late_pattern(rf"(?s)(?<![^\x00-\x7f])(?>{_ESCAPE_SEQUENCE}|[^\
 """The end of a text: sequences, and characters that are not ASCII, because a joiner may join them.
 """
 MAX_UNFINISHED = 4_096
+MAX_DIGITS = 18
+"""Digits of a number that is read. Python itself raises ValueError for more than 4,300."""
 _INVISIBLE = late_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff\ud800-\udfff]"
@@ -153,6 +155,12 @@ def shell_words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         return text.split()
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a text of digits writes; None if it has anything else, or over MAX_DIGITS."""
+    is_number = text.isdecimal() and len(text) <= MAX_DIGITS
+    return int(text) if is_number else None
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

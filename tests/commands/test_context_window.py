@@ -74,13 +74,18 @@ async def test_context_says_with_its_size_what_is_cut_of_instructions(repository
 
 async def test_context_refuses_an_invalid_number_or_action():
     front_end = await run(
-        "/context drop 9", "/context drop", "/context burn 1", "/context restore 1"
+        "/context drop 9",
+        "/context drop",
+        "/context burn 1",
+        "/context restore 1",
+        f"/context drop {'9' * 5_000}",
     )
     assert [text.partition(".")[0].partition("\n")[0] for _, text in front_end.lines] == [
         "`9` is not a number from 1 to 3",
         "Usage: /context [drop|restore|pin N]",
         "Usage: /context [drop|restore|pin N]",
         "That is sent already",
+        f"`{'9' * 40}` is not a number from 1 to 3",
     ]
 
 
@@ -106,8 +111,9 @@ async def test_pin_without_a_number_lists_messages_newest_first():
 
 
 async def test_pin_reports_an_invalid_number():
-    front_end = await run("/pin first", "/pin")
+    front_end = await run("/pin first", f"/pin {'9' * 5_000}", "/pin")
     assert "`first` is not a message number" in front_end.lines[0][1]
+    assert "9…` is not a message number" in front_end.lines[1][1]
     assert front_end.session.window.pins == []
 
 

@@ -69,6 +69,8 @@ async def test_a_cancelled_choice_copies_nothing(line):
         ("/copy 9", "only 2 answers"),
         ("/copy 0", "only 2 answers"),
         ("/copy everything", "cannot be copied"),
+        (f"/copy {'9' * 5_000}", "cannot be copied"),
+        ("/copy ²", "cannot be copied"),
         ("/copy code", "no code block"),
     ],
 )

@@ -14,6 +14,7 @@ from ouro.utils.text import (
     local_time,
     one_line,
     plural,
+    whole_number,
     without_marks,
 )
 
@@ -138,3 +139,12 @@ def test_many_marks_take_little_time():
     for text in ("*" * 20_000, "*a " * 10_000, "`" * 20_001, "[" * 20_000, "**a" * 10_000):
         without_marks(text)
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("042", 42), ("٣", 3), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("9" * 5_000, None),
+     ("²", None), ("-1", None), ("1.0", None), (" 1", None), ("1_0", None), ("", None)],
+)  # fmt: skip
+def test_whole_number_reads_digits_only(text, number):
+    assert whole_number(text) == number

@@ -37,6 +37,7 @@ from ouro.session_options import EditorServices, Options
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import ensure_private_dir, get_unwritten_sessions_dir
+from ouro.utils.text import one_line, whole_number
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -313,9 +314,9 @@ class EditorAgent:
         catalog = await self._open_catalog(Path(cwd) if cwd else self._options.cwd)
         saved = await (catalog.sessions_here() if cwd else catalog.sessions())
         sessions = [info for info in saved if info.is_listed]
-        if cursor and not cursor.isdecimal():
-            raise UsageError(f"`{cursor}` is not a cursor of this list.")
-        start = int(cursor or 0)
+        start = whole_number(cursor or "0")
+        if start is None:
+            raise UsageError(f"`{one_line(cursor or '', 40)}` is not a cursor of this list.")
         end = start + PAGE_SIZE
         page = [
             acp.SessionInfo(

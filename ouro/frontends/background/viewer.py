@@ -401,8 +401,9 @@ class Viewer:
             tool_call_id=question.question_id, title=title, kind="other", status="pending"
         )
         option_id = await self._choose(call, options) if options else ""
-        if option_id.isdecimal():
-            self._answer(question.question_id, events.Reply((choices[int(option_id)],)))
+        for option, choice in zip(options, choices, strict=True):
+            if option.option_id == option_id:
+                self._answer(question.question_id, events.Reply((choice,)))
 
     async def _choose(
         self, call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]

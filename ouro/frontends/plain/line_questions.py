@@ -24,7 +24,7 @@ from ouro.frontends.plain.printer import Printer
 from ouro.session import Session
 from ouro.session.opening import Part
 from ouro.session.plan_file import number_lines
-from ouro.utils.text import clean, escape_invisible, one_line
+from ouro.utils.text import clean, escape_invisible, one_line, whole_number
 
 if TYPE_CHECKING:
     from ouro.session.plan_approval import PlanApproval
@@ -170,9 +170,9 @@ def parse_reply(line: str, question: Question) -> Reply:
     if not text:
         return Reply(answers=())
     words = text.split("," if "," in text else None)
-    if not all(word.strip().isdigit() for word in words):
+    numbers = [number for word in words if (number := whole_number(word.strip())) is not None]
+    if len(numbers) < len(words):
         return Reply((text,))
-    numbers = [int(word) for word in words]
     if len(numbers) > 1 and not question.several:
         raise NotUnderstood("Choose only one.")
     choices = question.choices
@@ -191,8 +191,9 @@ def parse_choice(line: str, values: Sequence[str]) -> str | None:
     text = line.strip()
     if not text:
         return None
-    if text.isdigit() and 1 <= int(text) <= len(values):
-        return values[int(text) - 1]
+    number = whole_number(text)
+    if number is not None and 1 <= number <= len(values):
+        return values[number - 1]
     if text in values:
         return text
     matching_values = [value for value in values if value.startswith(text)]
@@ -303,7 +304,8 @@ def parse_part(line: str, parts: list[Part]) -> tuple[Part, str]:
     `full`. An empty line gives `full` and no message.
     """
     text = line.strip()
-    if text.isdigit() and 1 <= int(text) <= len(parts):
-        return parts[int(text) - 1], ""
+    number = whole_number(text)
+    if number is not None and 1 <= number <= len(parts):
+        return parts[number - 1], ""
     message = line if text else ""
     return "full", message

@@ -405,9 +405,9 @@ class KeyParser(XTermParser):
     insert.
     """
 
-    _MODIFIED_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")
+    _MODIFIED_KEY = re.compile(r"\x1b\[27;(\d{1,9});(\d{1,9})~")
     _ALT_KEY = re.compile(r"\x1b(?![\[\]OP])([\r\x20-\x7f])")
-    _KEY_WITHOUT_TEXT = re.compile(r"\x1b\[(\d+)(?:;(\d*))?u")
+    _KEY_WITHOUT_TEXT = re.compile(r"\x1b\[(\d{1,9})(?:;(\d{0,9}))?u")
 
     def wait(self) -> float | None:
         """Seconds until a held Esc is taken for the key; None if nothing is held."""

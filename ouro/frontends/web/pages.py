@@ -28,7 +28,7 @@ OPEN_DIFF_LINES = 80
 """A longer diff of a tool call is folded."""
 MAX_OUTPUT = 20_000
 """Characters of the running output of a call that are shown."""
-_HUNK_HEAD = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK_HEAD = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 """Such as `@@ -10,7 +12 @@`: a missing count is 1."""
 _CHANGE_CLASSES = {"-": "removed", "+": "added"}
 """The CSS class of a changed line, by its mark."""

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from ouro.errors import MemoryUnusable, OuroError
 from ouro.memory.long_term.git.values import SESSION, TURN, Commit
 from ouro.utils.log import log
+from ouro.utils.text import whole_number
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.scope import ScopeMemory
@@ -199,7 +200,7 @@ def _make_records(
             days=(_day_of(commit),),
             source=commit.origin if commit else "",
             session=trailers.get(SESSION, ""),
-            turn=int(turn) if turn.isdecimal() else 0,
+            turn=whole_number(turn) or 0,
             entities=entities_in(text),
         )
         if earlier := _find_earlier_record(text, unmatched):

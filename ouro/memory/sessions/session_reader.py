@@ -64,7 +64,7 @@ from ouro.memory.sessions.session_folders import (
     read_first_record,
 )
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import join_names
+from ouro.utils.text import join_names, whole_number
 
 if TYPE_CHECKING:
     from aiofiles.threadpool.binary import AsyncFileIO
@@ -183,8 +183,12 @@ def demand_known_format(folder: Path) -> None:
     if not records or kind_of(records[0]) != "session":
         return
     match = _FORMAT_FIELD.search(records[0].data)
-    if match and (not match[1].isdigit() or int(match[1]) > FORMAT):
-        newer_format = match[1].decode("utf-8", "replace")[:20]
+    if match is None:
+        return
+    format_text = match[1].decode("utf-8", "replace")
+    format_number = whole_number(format_text)
+    if format_number is None or format_number > FORMAT:
+        newer_format = format_text[:20]
         message = (
             f"{folder / FILE_NAME} was written by a newer ouro (format {newer_format}). It was not"
             " changed."

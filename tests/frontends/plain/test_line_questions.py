@@ -7,6 +7,7 @@ from ouro.events import Permit, PermitChoice, Reply
 from ouro.frontends.plain.line_questions import (
     NotUnderstood,
     parse_choice,
+    parse_part,
     parse_permit,
     parse_reply,
 )
@@ -55,6 +56,12 @@ def test_question_is_answered_by_numbers_or_text():
     assert parse_reply("42", Question("How many?")) == Reply(("42",))
 
 
+@pytest.mark.parametrize("line", ["²", "9" * 5_000])
+def test_what_only_looks_like_a_number_is_an_own_answer(line):
+    assert parse_reply(line, Question("Which?", ("alpha", "beta"))) == Reply((line,))
+    assert parse_part(line, ["full", "summary"]) == ("full", line)
+
+
 @pytest.mark.parametrize("line", ["3", "0", "1 2"])
 def test_a_number_that_is_not_offered_is_asked_again(line):
     with pytest.raises(NotUnderstood):
@@ -66,6 +73,6 @@ def test_choice_is_made_by_number_or_prefix():
     assert parse_choice("2", values) == "edit"
     assert parse_choice("au", values) == "auto"
     assert parse_choice("", values) is None
-    for line in ("4", "a", "x"):
+    for line in ("4", "a", "x", "²", "9" * 5_000):
         with pytest.raises(NotUnderstood):
             parse_choice(line, values)

@@ -17,7 +17,7 @@ from ouro.display import NO_FILE, Diff, FileChange
 from ouro.frontends.tui.blocks.styled_lines import show_lines, tidy
 from ouro.utils.line_changes import LineChange
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NO_NEWLINE = "\\"
 """Begins the note that a file ends without a newline."""
 _SAME_OR_CHANGED = re.compile(r" +|[-+]+")

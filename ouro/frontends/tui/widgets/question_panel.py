@@ -256,7 +256,7 @@ class QuestionPanel(Vertical, can_focus=True):
             return partial(self.options.move, -1 if key == "up" else 1)
         if action == "comment":
             return self.open_field
-        if character.isdigit() and 0 < int(character) <= len(self.options.lines):
+        if character.isdecimal() and 0 < int(character) <= len(self.options.lines):
             return partial(self._mark_and_choose, int(character) - 1)
         return partial(self.choose, self.options.marked_index) if key == "enter" else None
 

@@ -13,6 +13,7 @@ from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN, TurnRef
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import append_private, write_private
+from ouro.utils.text import whole_number
 
 _TURNS_RECORD = "turns"
 """The record with a line for each commit without trailers: its id, and the session, turn and
@@ -101,9 +102,7 @@ def open_turn(repo: GitRepository) -> TurnRef:
     """
     words = repo.read_record(_OPEN_TURN_RECORD).split()
     session, turn, message = [*words, "", "", ""][:3]  # the record may be missing or damaged
-    turn_number = int(turn) if turn.isdigit() else 0
-    message_number = int(message) if message.isdigit() else 0
-    return TurnRef(session, turn_number, message_number)
+    return TurnRef(session, whole_number(turn) or 0, whole_number(message) or 0)
 
 
 def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:

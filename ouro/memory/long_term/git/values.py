@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from ouro.utils.text import whole_number
+
 Scope = Literal["user", "repo"]
 Origin = Literal["agent", "person", "outside", "capture", "consolidation", "import", "undo", "sync"]
 CORE = ("decisions", "preferences", "facts")
@@ -128,7 +130,7 @@ class Commit(msgspec.Struct, frozen=True):
     def source(self) -> TurnRef:
         """The turn that made it, by its trailers; without a session if none did."""
         numbers = [self.trailers.get(name, "") for name in (TURN, MESSAGE)]
-        turn, message = [int(text) if text.isdecimal() else 0 for text in numbers]
+        turn, message = [whole_number(text) or 0 for text in numbers]
         return TurnRef(self.trailers.get(SESSION, ""), turn, message)
 
 

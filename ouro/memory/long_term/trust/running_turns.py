@@ -15,6 +15,7 @@ import msgspec
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.utils.ouro_paths import ensure_private_dir
 from ouro.utils.processes import is_running
+from ouro.utils.text import whole_number
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.git.repository import GitRepository
@@ -73,10 +74,10 @@ class TurnMarks(msgspec.Struct, frozen=True):
 def is_turn_running(folder: Path, session: str) -> bool:
     """Whether a session runs a turn now, in a living process."""
     try:
-        pid = (folder / session).read_text()
+        pid = whole_number((folder / session).read_text())
     except (OSError, UnicodeDecodeError):
         return False
-    return pid.isdecimal() and is_running(int(pid))
+    return pid is not None and is_running(pid)
 
 
 class ToolWrite(msgspec.Struct, frozen=True):
