@@ -137,7 +137,7 @@ class Attempt:
             try:
                 outcome = self._run_with_retries(task, max_cost, lease_descriptor)
             except NoSuchTree as error:
-                outcome = _AttemptOutcome(_fault(task, error.message))
+                outcome = _AttemptOutcome(fault(task, error.message))
             seconds = round(time.monotonic() - start, 2)
             result = msgspec.structs.replace(outcome.result, seconds=seconds)
             self._state.save(result)
@@ -204,18 +204,19 @@ class Attempt:
             try:
                 result = self._run_session_and_checks(task, tree, max_cost, lease_descriptor)
             except Stopped:
-                tree.remove(keeps_branch=False)
+                with suppress(OSError):  # the next attempt removes what is left
+                    tree.remove(keeps_branch=False)
                 raise
             except TreeError:  # the folder stays: only it has the changes
                 detail = f"Its changes are in {tree.folder}: git could not commit them."
-                return _AttemptOutcome(_fault(task, detail))
+                return _AttemptOutcome(fault(task, detail))
             return _AttemptOutcome(result, tree)
         except NoSuchTree:  # an error in the task file, which a new attempt would meet again
             raise
         except TreeError as error:
-            return _AttemptOutcome(_fault(task, error.message))
+            return _AttemptOutcome(fault(task, error.message))
         except OSError as error:  # a full disk, a file system that is gone
-            return _AttemptOutcome(_fault(task, plain_error(error).message))
+            return _AttemptOutcome(fault(task, plain_error(error).message))
 
     def _find_left_tree(self, task: Task) -> TaskTree | None:
         """The tree that an earlier attempt left, if its session ended with an answer; otherwise
@@ -390,7 +391,7 @@ def _start_check(words: Sequence[str], folder: Path, output: int) -> subprocess.
     )
 
 
-def _fault(task: Task, detail: str) -> TaskResult:
+def fault(task: Task, detail: str) -> TaskResult:
     """The result of a task that a server, git or the disk has ended."""
     return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
 

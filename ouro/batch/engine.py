@@ -8,9 +8,10 @@ from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
-from ouro.batch.attempt import Stopped
+from ouro.batch.attempt import Stopped, fault
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Task
+from ouro.errors import plain_error
 
 _SESSION_BYTES = 300 << 20
 """Bytes of a headless session with what its commands may need."""
@@ -96,6 +97,9 @@ def run_batch(
 ) -> None:
     """Run the tasks that have no result yet. Blocks until all have one, the budget is spent, or the
     runner was stopped and the running tasks have ended. Results are saved in the state.
+
+    Raises:
+        OuroError: the runner cannot run any task, such as without its scheduler.
     """
     tasks = state.batch().tasks
     finished_ids: set[str] = set()
@@ -139,12 +143,19 @@ def _start_waiting_tasks(
 def _run_one(
     runner: Runner, task: Task, limit: float | None, budget: SharedBudget, progress: BatchProgress
 ) -> None:
-    """Run a task, and record its cost: nothing if it has no result. Called in a thread."""
+    """Run a task, and record its cost: nothing if it has no result. Called in a thread.
+
+    If its files cannot be read or written, that is reported as a fault, and not saved: the next run
+    runs it again. What it cost is not known then, so all of its limit counts as spent.
+    """
     progress.started(task)
     cost = None
     try:
         result = runner.run(task, limit)
         cost = result.cost
+    except OSError as error:
+        result = fault(task, plain_error(error).message)
+        cost = limit
     finally:
         budget.record_cost(limit, cost)
     progress.ended(result)
