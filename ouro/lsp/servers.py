@@ -154,7 +154,9 @@ class LanguageServer:
                 async for event in events:
                     self._on_event(event)
             raise OuroError("the connection was closed")
-        except OuroError as error:
+        except Exception as error:  # noqa: BLE001 (else it would stay `starting` for ever)
+            if not isinstance(error, OuroError):
+                log.exception("language server %s", self.name)
             self._on_failure(error)
         finally:
             self._has_started.set()
@@ -188,7 +190,7 @@ class LanguageServer:
             self.version = one_line(event["ready"]["version"], 40)
             self.actions = tuple(event["ready"]["actions"])
 
-    def _on_failure(self, error: OuroError) -> None:
+    def _on_failure(self, error: Exception) -> None:
         """Record why the server has ended. The user is notified only if it has failed so often that it
         is not started again.
         """
@@ -196,7 +198,8 @@ class LanguageServer:
 
         last_line = f". The last line of its log: {self.log[-1]}" if self.log else ""
         self.state = "failed"
-        self.problem = one_line(f"{str(error).rstrip('.')}{last_line}", 400)
+        cause = str(error).rstrip(".") or type(error).__name__
+        self.problem = one_line(f"{cause}{last_line}", 400)
         self.failures += 1
         log.warning("language server %s: %s", self.name, self.problem)
         if isinstance(error, WorkerStopped) and self._group:

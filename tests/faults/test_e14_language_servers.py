@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from fakes.model_server import Call
@@ -42,6 +43,20 @@ async def test_e14_server_that_ends_or_prints_nonsense_is_restarted_twice_and_th
     assert server.failures == 3
     assert len(bench.notices) == 1
     assert "is not used any more" in bench.notices[0]
+
+
+async def test_e14_server_whose_command_cannot_be_made_has_failed(bench):
+    servers = bench.open()
+    server = servers.servers[0]
+
+    def confine(_command):
+        raise ValueError("no such profile")
+
+    server._host = msgspec.structs.replace(server._host, confine=confine)
+    assert server.start()
+    await server.wait_until_opened()
+    assert (server.state, server.failures) == ("failed", 1)
+    assert "no such profile" in server.problem
 
 
 async def test_e14_a_message_that_is_announced_as_huge_is_not_waited_for(tmp_path):

@@ -347,14 +347,19 @@ class EditorSession(TurnObserver):
         return (values,) if isinstance(values, str) else [str(item) for item in values]
 
     async def _send_all(self) -> None:
-        """Send the queued updates in their order, until the client is gone."""
+        """Send the queued updates in their order, until the client is gone. An update that cannot be
+        sent is logged and left out.
+        """
         while True:
             update = await self._outgoing.get()
             try:
                 async with self._send_lock:
                     await self._client.session_update(self.session.id, update)
-            except (ConnectionError, OSError):
-                return  # the client is gone; the end of its input closes the sessions
+            except (OSError, RuntimeError) as error:  # RuntimeError: the transport was closed
+                log.info("the editor is gone: %s", error)
+                return  # the end of its input closes the sessions
+            except Exception:  # noqa: BLE001 (one odd update must not end all others)
+                log.exception("an update could not be sent to the editor")
             finally:
                 self._outgoing.task_done()
 

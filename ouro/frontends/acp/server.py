@@ -511,6 +511,8 @@ class EditorAgent:
         # Without the last choice, to leave ouro: an editor does that itself.
         if await editor.front_end.choose(title, choices[:2]) != "yes":
             return
+        if self._sessions.get(session_id) is not editor:
+            return  # closed meanwhile; if it was opened again, its first prompt asks again
         status = editor.session.status()
         del self._sessions[
             session_id

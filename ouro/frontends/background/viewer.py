@@ -357,8 +357,13 @@ class Viewer:
             message = await self._outgoing.get()
             try:
                 await message
-            except (ConnectionError, OSError, RuntimeError):
-                return  # the viewer is gone
+            except (OSError, RuntimeError) as error:  # RuntimeError: the transport was closed
+                log.info("a viewer is gone: %s", error)
+                return
+            except Exception:  # noqa: BLE001 (else the viewer would wait for ever)
+                log.exception("a message could not be sent to a viewer")
+                self.drop()
+                return
             finally:
                 self._outgoing.task_done()
 

@@ -254,6 +254,17 @@ async def test_a_cancel_of_a_command_does_not_interrupt_a_later_turn():
     await editor.close()
 
 
+async def test_an_update_that_cannot_be_sent_holds_up_no_other():
+    client = SimpleNamespace(session_update=AsyncMock(side_effect=[ValueError("odd"), None, None]))
+    session = FakeSession([says("One.")])
+    updates = EventUpdates(session.cwd, terminals={})
+    editor = EditorSession(session, client, updates, session.cwd, can_fill_forms=False)
+    editor.send(["first", "second"])
+    await editor.flush()
+    assert [call.args[1] for call in client.session_update.call_args_list] == ["first", "second"]
+    await editor.close()
+
+
 async def test_cancel_closes_an_open_question(ouro):
     ouro.server.script([Call("write", {"path": "made.txt", "content": "x"})])
     async with connected(ouro, editor := Editor("wait")) as connection:
@@ -489,6 +500,37 @@ async def test_trust_is_asked_with_the_first_prompt(ouro):
             ] * bool(answer)
             assert ("Say moo." in str(ouro.server.requests[-1].body)) == obeys
         assert "plan" in str(ouro.server.requests[-1].messages[-1])
+
+
+class LateEditor(Editor):
+    """Answers a question only when `gate` is set."""
+
+    def __init__(self, *answers):
+        super().__init__(*answers)
+        self.was_asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def request_permission(self, *arguments, **options):
+        self.was_asked.set()
+        await self.gate.wait()
+        return await super().request_permission(*arguments, **options)
+
+
+async def test_trust_for_a_session_that_was_opened_again_meanwhile_is_asked_again(ouro):
+    (ouro.folder / "AGENTS.md").write_text("Say moo.\n")
+    ouro.server.script(lambda request: "Well.")
+    yes = "yes — trust this folder, now and later"
+    async with connected(ouro, editor := LateEditor(yes, yes)) as connection:
+        await connection.new()
+        session = {"session_id": connection.session_id, "cwd": str(ouro.folder), "mcp_servers": []}
+        prompt = asyncio.create_task(connection.say("Go."))
+        await editor.was_asked.wait()
+        await connection.agent.load_session(**session)
+        editor.gate.set()
+        assert await prompt == "end_turn"
+        assert "Say moo." not in str(ouro.server.requests[-1].body)
+        assert await connection.say("Go on.") == "end_turn"
+        assert "Say moo." in str(ouro.server.requests[-1].body)
+    assert len(editor.asked) == 2
 
 
 async def test_a_copy_in_a_folder_that_is_trusted_later_stays_the_same_session(ouro):
