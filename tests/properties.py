@@ -4,7 +4,7 @@ A loaded machine needs any time for an example (`deadline`) or to draw one (`too
 health checks stay: a filter that refuses nearly everything, or examples that are too large.
 
 `max_examples` is what the nightly run draws, where TEST_ALL_EXAMPLES is set, and `tests.mutate`; the
-gate draws a fifth of it. Without `@settings` the nightly run draws 100. Only the nightly run also
+gate draws a tenth of it. Without `@settings` the nightly run draws 100. Only the nightly run also
 draws numbers and texts that stand in ouro's code: finding them takes 2.5 s in each worker.
 """
 
@@ -18,8 +18,8 @@ from hypothesis.internal.conjecture import providers
 __all__ = ["HealthCheck", "assume", "example", "examples", "given", "settings", "st"]
 
 DRAWS_ALL = bool(os.environ.get("TEST_ALL_EXAMPLES"))
-SHARE_OF_EXAMPLES = 1.0 if DRAWS_ALL else 0.2
-MIN_EXAMPLES = 20
+SHARE_OF_EXAMPLES = 1.0 if DRAWS_ALL else 0.1
+MIN_EXAMPLES = 10
 
 
 def examples(max_examples: int) -> int:

@@ -14,6 +14,7 @@ from agent.test_laws import check_sendable
 from fakes.files import git
 from fakes.knowledge import write_as_user
 from fakes.waiting import until
+from properties import examples
 
 from ouro.assemble import opener
 from ouro.errors import LimitReached
@@ -535,7 +536,7 @@ async def test_forget_everywhere_removes_text_from_subagent_transcripts(reposito
     assert not any("blackbird-77" in text for text in texts)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12)))
 async def test_subagent_transcripts_stay_valid_however_they_end(seed, repository):
     """The first law for subagents that are killed or interrupted at any moment."""
     chance = random.Random(seed)

@@ -132,6 +132,6 @@ def test_the_nightly_run_draws_all_examples_of_properties():
     assert 'TEST_ALL_EXAMPLES: "1"' in jobs
     assert "pytest -n 4" in jobs
     is_nightly = bool(os.environ.get("TEST_ALL_EXAMPLES"))
-    assert settings(300).max_examples == (300 if is_nightly else 60)
+    assert settings(300).max_examples == (300 if is_nightly else 30)
     assert settings(5).max_examples == 5
-    assert examples(80) == (80 if is_nightly else 20)
+    assert examples(80) == (80 if is_nightly else 10)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+from properties import examples
 
 from ouro.cli import main
 from ouro.safety import TrustStore
@@ -31,7 +32,7 @@ def homes(tmp_path, monkeypatch):
 
 def test_two_homes_converge_after_random_edits_and_syncs(homes, capsys):
     drawn, wanted = random.Random(2), set()
-    for step in range(40):
+    for step in range(examples(40)):
         home = homes(drawn.randrange(2))
         name = drawn.choice(["facts", "preferences"])
         if drawn.random() < 0.3:

@@ -15,7 +15,7 @@ from fuzz_judge import Judge, Lines, fuzz
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 from ouro.safety.shell.tables import SCRIPTS
 
-FUZZED = int(os.environ.get("OURO_FUZZ_LINES", "1500"))
+FUZZED = int(os.environ.get("OURO_FUZZ_LINES", "700"))
 """Random lines of which one in ten is allowed, and run. The gate and the nightly run try more."""
 
 

@@ -29,8 +29,10 @@ def cells(terminal):
     ]
 
 
-@pytest.mark.parametrize("size", [(24, 80), (10, 40), (40, 120), (7, 30)])
-@pytest.mark.parametrize("colours", [{}, {"COLORTERM": ""}])
+@pytest.mark.parametrize(
+    ("size", "colours"),
+    [((24, 80), {}), ((24, 80), {"COLORTERM": ""}), ((10, 40), {}), ((40, 120), {}), ((7, 30), {})],
+)
 def test_first_frame_matches_the_screen_that_follows(start, size, colours):
     terminal = start("slow", size=size, **colours)
     terminal.until(lambda: terminal.shows("❯"))

@@ -10,6 +10,7 @@ from fakes.knowledge import unapproved
 from fakes.synced_homes import SyncedHomes, in_this_process
 from fakes.warm_python import WARM
 from msgspec.structs import replace
+from properties import examples
 
 from ouro.errors import UsageError
 from ouro.memory.long_term import GitMemoryStore, synchronize
@@ -458,10 +459,10 @@ def test_rejecting_remote_hook_is_an_error(machines, remote):
         synchronize(machines[0], remote)
 
 
-def test_fifty_edits_on_two_machines_are_all_on_both(machines, remote):
+def test_many_edits_on_two_machines_are_all_on_both(machines, remote):
     drawn = random.Random(7)
     wanted: set[str] = set()
-    for step in range(100):
+    for step in range(examples(100)):
         place = step % 2
         store, entry = machines[place], f"- Entry {step} of machine {place}."
         wanted.add(entry)

@@ -197,9 +197,10 @@ def test_only_the_pages_of_a_diff_that_are_seen_are_drawn(lines):
         assert (counts["highlight"], counts["line_changes"]) == (2, 0)
 
 
-@pytest.mark.parametrize("ends", ["\n", "\r\n", "\tfor tabs\n"])
-@pytest.mark.parametrize("width", [100, 160])
-@pytest.mark.parametrize("lines", [500, 5_000, 50_000])
+@pytest.mark.parametrize(
+    ("lines", "width", "ends"),
+    [(500, 160, "\n"), (5_000, 100, "\r\n"), (5_000, 160, "\tfor tabs\n"), (50_000, 100, "\n")],
+)
 def test_lines_of_a_diff_that_are_not_seen_are_neither_cleaned_nor_measured(lines, width, ends):
     before = "".join(CODE.splitlines(keepends=True)[:lines]).replace("\n", ends)
     display = display_of([file_change("a.py", before, before.replace("value", "sum of"))])
@@ -238,8 +239,7 @@ def test_lines_that_need_more_than_one_row_are_counted_wherever_they_are():
         assert text_to_copy(lines[1:]).split("\n")[-2:] == ["x", "    y"]
 
 
-@pytest.mark.parametrize("width", [60, 200])
-@pytest.mark.parametrize("word", ["value ", "長い文字 "])
+@pytest.mark.parametrize(("width", "word"), [(60, "value "), (200, "長い文字 ")])
 def test_of_a_line_of_a_million_characters_only_the_pages_that_are_seen_are_drawn(width, word):
     old, new = word * 160_000, f"{word * 160_000}end"
     lines = body_lines(Diff((FileChange("a.js", f"x\n{old}\n", f"x\n{new}\n"),)), width, PALETTE)

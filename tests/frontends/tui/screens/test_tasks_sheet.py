@@ -37,8 +37,8 @@ async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_x():
     assert session.background.killed == ["job_1"]
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 16), (40, 10)])
-@pytest.mark.parametrize("count", [1, 2, 12])
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (40, 10)])
+@pytest.mark.parametrize("count", [1, 12])
 async def test_a_long_output_leaves_room_for_the_keys(size, count):
     session = FakeSession()
     output = "\n".join(map(str, range(200)))
