@@ -293,8 +293,14 @@ def _pdf_result(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     if not any(page.strip() for page in pages):
         text += "\n[There is no text on these pages: they may be scanned pictures.]"
     following = args.first + len(fitting)
-    is_cut = following <= total
-    if is_cut:
+    missing = len(with_numbers[0]) - len(fitting[0])
+    if missing:
+        text += (
+            f"\n[The last {missing:,} characters of page {args.first} are left out. For these use"
+            f" the shell, such as `pdftotext -f {args.first} -l {args.first} FILE -`.]"
+        )
+    is_cut = following <= total or missing > 0
+    if following <= total:
         text += f"\n[Continue with offset={following}.]"
     display = Display(plural(len(fitting), "page"), Plain(text))
     return ToolResult(text, display, is_cut=is_cut)

@@ -233,6 +233,16 @@ async def test_a_pdf_is_shown_as_text_by_pages(read, tmp_path):
     assert await refusal(read, "a.pdf", offset=4) == "a.pdf has 3 pages: there is no page 4."
 
 
+async def test_a_pdf_page_that_is_too_long_says_what_is_left_out(read, tmp_path, monkeypatch):
+    monkeypatch.setattr("ouro.tools.read.MAX_CHARACTERS", 40)
+    (tmp_path / "a.pdf").write_bytes(pdf("word " * 20 + "end", "second"))
+    result = await call(read, path="a.pdf")
+    assert "The last 79 characters of page 1 are left out" in result.text
+    assert "[Continue with offset=2.]" in result.text
+    result = await call(read, path="a.pdf", offset=2)
+    assert "left out" not in result.text
+
+
 async def test_scanned_or_damaged_pdf_is_reported(read, tmp_path):
     (tmp_path / "a.pdf").write_bytes(pdf(""))
     assert "they may be scanned pictures" in (await call(read, path="a.pdf")).text
