@@ -114,7 +114,9 @@ class ProjectInstructions:
         self._loaded: dict[Path, LoadedFile] = {}
         """The files that were sent, by path."""
         self.problems: list[str] = []
-        """Messages about imports that are not read, and files that are left out."""
+        """Messages about imports that are not read, and files that are too long."""
+        self.unused: list[str] = []
+        """Messages about files that are not sent because of another one of their folder."""
         self._rules = list(self._find_rules())
         for rule in self._rules:
             self._report_long_file(rule.path)
@@ -265,7 +267,7 @@ class ProjectInstructions:
                 self._report_unused_file(path, first)
 
     def _report_unused_file(self, path: Path, first: Path) -> None:
-        """Add a line to `problems` about a file that is not sent because of another one of its folder,
+        """Add a line to `unused` about a file that is not sent because of another one of its folder,
         if it says something else. Nothing is reported if the other one is not sent either, and about
         an AGENTS.md: only its override can replace it, and is meant to.
         """
@@ -277,7 +279,7 @@ class ProjectInstructions:
                 f"{tilde(path)} is not sent: {first.name} beside it is used. To send both, write"
                 f" `@{first.name}` into {path.name}."
             )
-            self.problems = list(dict.fromkeys((*self.problems, line)))
+            self.unused = list(dict.fromkeys((*self.unused, line)))
 
     def _adds_to(self, path: Path, first: Path) -> bool:
         """Whether a file of instructions imports another one of its folder, so that both are meant

@@ -26,7 +26,7 @@ async def instructions(context: SessionContext) -> Answer:
         for item in files
     ]
     sent = sum(item.tokens for item in files if item.state == "sent")
-    problems = [line(problem, level="warning") for problem in loaded.problems]
+    problems = [line(problem, level="warning") for problem in (*loaded.problems, *loaded.unused)]
     return Answer(
         files, [Title(f"Instructions: about {plural(sent, 'token')} sent"), *table(rows), *problems]
     )

@@ -93,17 +93,17 @@ def test_a_claude_md_that_is_not_sent_is_reported_if_it_says_something_else(repo
     write(repository / "CLAUDE.md", "of us\n\nfor all")
     found = of(repository)
     found.project_texts()
-    assert found.problems == []
+    assert found.unused == []
     write(repository / "CLAUDE.md", "for all\nonly for Claude")
     found.project_texts()
     found.project_texts()
-    assert found.problems == [
+    assert found.unused == [
         f"{repository}/CLAUDE.md is not sent: AGENTS.md beside it is used. To send both, write"
         " `@AGENTS.md` into CLAUDE.md."
     ]
     distrusting = of(repository, lambda _path: False)
     distrusting.project_texts()
-    assert distrusting.problems == []
+    assert distrusting.unused == []
 
 
 def test_a_replaced_agents_md_is_not_reported(repository):
@@ -111,7 +111,7 @@ def test_a_replaced_agents_md_is_not_reported(repository):
     write(repository / "AGENTS.override.md", "for me")
     found = of(repository)
     found.project_texts()
-    assert found.problems == []
+    assert found.unused == []
 
 
 def test_f8_local_instructions_of_the_user_are_read_if_trusted(repository):
