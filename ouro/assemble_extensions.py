@@ -41,7 +41,6 @@ from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.agent_homes import agent_path
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import get_home, tilde
-from ouro.utils.shown_notices import new_notices
 from ouro.utils.text import clean, code_block, cut, escape_invisible, one_line, plural
 
 if TYPE_CHECKING:
@@ -197,7 +196,10 @@ def find_extensions(
     instructions = instructions_in(basis, basis.cwd, _skills_for_files(skills))
     prompt = _make_system_prompt(basis, instructions, skills)
     problems += instructions.problems
-    problems += new_notices(instructions.unused, is_seen=basis.options.interactive)
+    if instructions.unused:
+        from ouro.utils.shown_notices import new_notices
+
+        problems += new_notices(instructions.unused, is_seen=basis.options.interactive)
 
     of_session = SessionExtensions(
         commands=commands,

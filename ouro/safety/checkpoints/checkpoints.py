@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from ouro.safety.checkpoints.branch_switches import files_of_switch
 from ouro.safety.checkpoints.checkpoint_repository import REFS, Repository, hash_file
 from ouro.safety.checkpoints.file_index import CheckpointIndex, FilesNow
 from ouro.safety.checkpoints.ignored_files import IgnoredFiles
@@ -51,6 +52,7 @@ from ouro.safety.checkpoints.turn_journal import (
     open_turns,
 )
 from ouro.utils.files import sweep_written_dirs
+from ouro.utils.git import git_branch
 
 MAX_FILE_BYTES = 5_000_000
 """Checkpoints leave out larger files, unless the settings name another limit."""
@@ -139,6 +141,7 @@ class Checkpoints:
             notes = {
                 "large": {name: [file.key, file.mode] for name, file in large.items()},
                 "late": sorted(now.late),
+                "branch": git_branch(self.root),
                 **self.ignored.keep(),
             }
             # With the day: commits are deleted by their date, so an old one is not used again.
@@ -460,6 +463,10 @@ class Checkpoints:
         changes.unsure.update(unsure & set(changes.files))
         self._add_left_out(record, before=notes, now=now, changes=changes)
         self._add_ignored(notes, changes)
+        branch = notes.details.get("branch", "")
+        for name, reason in files_of_switch(self.root, branch, changes.files.values()).items():
+            del changes.files[name]
+            changes.lost[name] = reason
         if record.began > _BEGAN_UNKNOWN:
             self._add_nested_repositories(record, now, changes)
 
