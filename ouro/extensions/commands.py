@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ from ouro.extensions.hook_files import Hook
 from ouro.extensions.tool_names import own_rule
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import tilde
+from ouro.utils.shell_quoting import insert_values
 from ouro.utils.text import shell_words
 from ouro.utils.yaml import words_in
 
@@ -327,36 +328,67 @@ def _pieces(body: str, arguments: str, argument_names: Sequence[str]) -> Iterato
         argument_names: the names of the positional arguments, from the front matter.
     """
     first_number = 0 if _FROM_ZERO.search(body) else 1
-    values = _argument_values(arguments, argument_names, first_number)
-    is_used = False
-
-    def argument_for(match: re.Match[str]) -> str:
-        """The value of a placeholder. The placeholder stays if it is a name without a value: then it is
-        a variable of a shell line. A number without a value becomes empty.
-        """
-        nonlocal is_used
-        name = match[1]
-        if name not in values and name.isidentifier():
-            return str(match[0])
-        is_used = True
-        return values.get(name, "")
-
-    def fill_in(text: str) -> str:
-        return _ARGUMENT.sub(argument_for, text)
-
+    filler = _ArgumentFiller(arguments, _argument_values(arguments, argument_names, first_number))
     end_of_last = 0
     for insert in _INSERT.finditer(body):
         if insert["code"]:
             continue
-        yield fill_in(body[end_of_last : insert.start()])
+        yield filler.fill_in(body[end_of_last : insert.start()])
         if path := insert["path"]:
-            yield Insert("file", fill_in(path))
+            yield Insert("file", filler.fill_in(path))
         else:
-            yield Insert("shell", fill_in(insert["block"] or insert["line"]))
+            yield Insert("shell", filler.fill_in_line(insert["block"] or insert["line"]))
         end_of_last = insert.end()
-    yield fill_in(body[end_of_last:])
-    if arguments and not is_used:
+    yield filler.fill_in(body[end_of_last:])
+    if arguments and not filler.is_used:
         yield f"\n\nArguments: {arguments}"
+
+
+class _ArgumentFiller:
+    """Fills arguments in for placeholders, and notes whether there was a place for them.
+
+    Args:
+        arguments: what was typed after the command.
+        values: the value of each placeholder, by its name without the `$`.
+    """
+
+    def __init__(self, arguments: str, values: Mapping[str, str]) -> None:
+        self._arguments = arguments
+        self._values = values
+        self.is_used = False
+
+    def fill_in(self, text: str) -> str:
+        """A text of a prompt with its arguments."""
+        return _ARGUMENT.sub(self._value_for, text)
+
+    def fill_in_line(self, line: str) -> str:
+        """A shell line with its arguments, which are words there, never code."""
+        return insert_values(line, _ARGUMENT, self._words_for)
+
+    def _value_for(self, match: re.Match[str]) -> str:
+        """The value of a placeholder in a text. The placeholder stays if it is a name without a value:
+        then it is a variable. A number without a value becomes empty.
+        """
+        if self._is_variable(match[1]):
+            return str(match[0])
+        return self._values.get(match[1], "")
+
+    def _words_for(self, match: re.Match[str]) -> Sequence[str] | None:
+        """The words for a placeholder in a shell line. None, so that it stays, if it has no value: it
+        may be a parameter of a shell function.
+        """
+        name = match[1]
+        if self._is_variable(name) or name not in self._values:
+            return None
+        return shell_words(self._arguments) if name == "ARGUMENTS" else [self._values[name]]
+
+    def _is_variable(self, name: str) -> bool:
+        """Whether a placeholder is no place for an argument, but a variable of the shell. Any other is
+        noted.
+        """
+        is_variable = name not in self._values and name.isidentifier()
+        self.is_used = self.is_used or not is_variable
+        return is_variable
 
 
 def _argument_values(arguments: str, names: Sequence[str], first_number: int) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product, starmap
 from pathlib import Path
 from typing import Any, get_args
 
@@ -148,12 +149,20 @@ class Hook(msgspec.Struct, frozen=True):
             return True
         is_list_of_names = re.fullmatch(r"[\w ,|-]+", self.matcher)  # `Edit|Write`: whole names
         if is_list_of_names:
-            wanted_names = set(re.split(r" *[,|] *", self.matcher.strip()))
-            return not wanted_names.isdisjoint(names)
+            wanted_names = re.split(r" *[,|] *", self.matcher.strip())
+            return any(starmap(_names_tool, product(wanted_names, names)))
         try:
             return any(re.search(self.matcher, name) for name in names)
         except re.error:
             return True  # fail closed: better to run a guard too often than never
+
+
+def _names_tool(wanted: str, name: str) -> bool:
+    """Whether a name in a matcher means a tool: `mcp__github` means all tools of this server, as in
+    permission rules. Fail closed: a guard of a whole server would never run otherwise.
+    """
+    is_server = wanted.startswith("mcp__") and "__" not in wanted.removeprefix("mcp__")
+    return wanted == name or (is_server and name.startswith(f"{wanted}__"))
 
 
 class HookOrigin(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from ouro.utils.git import GitError, fetch_tree
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionaries, dictionary, parse_json, string
 from ouro.utils.ouro_paths import ensure_private_dir, expand_home, get_home, tilde
+from ouro.utils.shell_quoting import insert_values
 from ouro.utils.text import clean, escape_invisible, one_line
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
@@ -55,6 +56,8 @@ _OWNER_AND_NAME = late_pattern(r"[\w-][\w.-]*/[\w.-]+")
 """Matches a repository on GitHub: `owner/name`."""
 _GIT_ADDRESS = late_pattern(r"https://\S+|ssh://\S+|file:///\S+|[\w.-]+@[\w.-]+:\S+")
 """Matches `https://…`, `ssh://…`, `file:///…` and `git@host:path`."""
+_ROOT_IN_LINE = late_pattern(r"\$(?:\{CLAUDE_PLUGIN_ROOT\}|CLAUDE_PLUGIN_ROOT\b)")
+"""Matches the variable with the folder of the plugin in a shell line."""
 _COMMIT_ID = late_pattern(r"[0-9a-f]{40}")
 
 
@@ -455,13 +458,40 @@ def _read_json(path: Path, folder: Path) -> dict[str, Any]:
     try:
         with open_regular(path) as file:
             text = file.read(_MAX_JSON).decode("utf-8", "replace")
-        folder_in_json = json.dumps(str(folder))[1:-1]  # escaped, without its quotes
-        table = parse_json(text.replace("${CLAUDE_PLUGIN_ROOT}", folder_in_json))
+        table = _with_folder(parse_json(text), folder)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path.name} of the plugin is not valid JSON: {error}") from error
     return dictionary(table)
+
+
+def _with_folder(value: Any, folder: Path, *, in_hooks: bool = False, is_line: bool = False) -> Any:
+    """A value of a JSON file with the folder of the plugin for `${CLAUDE_PLUGIN_ROOT}`. In a shell
+    line the folder is one word, also if its path has blanks.
+
+    Args:
+        in_hooks: whether the value is below `hooks`, where a `command` without `args` is a line; that
+            of a server is a program.
+        is_line: whether a text is a shell line.
+    """
+    if isinstance(value, list):
+        return [_with_folder(item, folder, in_hooks=in_hooks) for item in value]
+    if isinstance(value, dict):
+        lines = {"headersHelper"}
+        if in_hooks and "args" not in value:
+            lines.add("command")
+        return {
+            key: _with_folder(
+                item, folder, in_hooks=in_hooks or key == "hooks", is_line=key in lines
+            )
+            for key, item in value.items()
+        }
+    if not isinstance(value, str):
+        return value
+    if is_line:
+        return insert_values(value, _ROOT_IN_LINE, lambda _match: [str(folder)])
+    return value.replace("${CLAUDE_PLUGIN_ROOT}", str(folder))
 
 
 def _save(plugins: Mapping[str, Plugin]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from ouro.errors import UsageError
 from ouro.safety import Mode, parse_rule
@@ -57,6 +58,11 @@ _HEAD_IN_OURO = {
 """Name in another program -> name in a rule of ouro; `write` means every tool that changes files.
 """
 
+_PATH_HEADS_ELSEWHERE = frozenset(
+    chain(*map(NAMES_ELSEWHERE.__getitem__, ("read", "glob", "grep", *_CHANGING_TOOLS)))
+)
+"""The names in other programs whose rules have paths as patterns."""
+
 
 def own_rule(name: str) -> str:
     """The permission rule of ouro for one in the words of Claude Code: `Bash(git diff:*)` becomes
@@ -71,10 +77,21 @@ def own_rule(name: str) -> str:
         server, _, tool = head.removeprefix("mcp__").partition("__")
         return f"mcp({server}.{tool or '*'})"
     pattern = re.sub(r":\*$", " *", pattern).removeprefix("domain:")
+    if head in _PATH_HEADS_ELSEWHERE:
+        pattern = _own_path(pattern)
     head = _HEAD_IN_OURO.get(head, head)
     if pattern in ("", "*"):  # every call of the tool
         return head
     return f"{head}({pattern})"
+
+
+def _own_path(pattern: str) -> str:
+    """The pattern of a path in a rule of Claude Code as ouro writes it: there `//etc` is `/etc`, and
+    `/src` is below the root of the project.
+    """
+    if pattern.startswith("//"):
+        return pattern[1:]
+    return f".{pattern}" if pattern.startswith("/") else pattern
 
 
 def names_elsewhere(tool: str) -> tuple[str, ...]:

@@ -218,6 +218,15 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
         return _in_own_words(entry)
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} must be an object with `command` or `url`.")
+    try:
+        checked = from_plain(_fields_of(entry), _entry_struct())
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}.") from error
+    return McpServerSettings(**msgspec.structs.asdict(checked))
+
+
+def _fields_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of McpServerSettings in an entry, also those that other programs name differently."""
     names = {field.name for field in section_fields(McpServerSettings)} - {"type", "disabled"}
     fields = {key: value for key, value in entry.items() if key in names}
     if entry.get("type") == "sse":
@@ -226,11 +235,17 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
         fields["headers_helper"] = entry[_HEADERS_HELPER]
     if entry.get("disabled") is True:  # as Cline, Roo and Cursor write it
         fields["enabled"] = False
-    try:
-        checked = from_plain(fields, _entry_struct())
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {error}.") from error
-    return McpServerSettings(**msgspec.structs.asdict(checked))
+    for field in ("env", "headers"):
+        if isinstance(texts := entry.get(field), dict):
+            fields[field] = {name: _as_text(value) for name, value in texts.items()}
+    return fields
+
+
+def _as_text(value: Any) -> Any:
+    """A number or truth value of an entry as text: `PORT: 3000` needs no quotes in YAML either.
+    Other values stay.
+    """
+    return json.dumps(value) if isinstance(value, int | float) else value
 
 
 def _in_own_words(server: McpServerSettings) -> McpServerSettings:

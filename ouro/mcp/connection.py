@@ -29,6 +29,7 @@ from ouro.mcp.content import (
     block_text,
     describe_tool,
     read_contents,
+    replace_invalid_blocks,
     structured_text,
 )
 from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
@@ -338,9 +339,12 @@ class Connection:
         return streamable_http_client(request["url"], http_client=client)
 
     def _drop_invalid(self, result: JsonObject) -> None:
-        """Remove the invalid items from a result that is a list, because the SDK would refuse the
-        whole list. The schemas of tools are completed before. Other results stay.
+        """Remove the invalid items from a result that is a list, and replace the invalid blocks of the
+        result of a call, because the SDK would refuse the whole result. The schemas of tools are
+        completed before.
         """
+        if isinstance(blocks := result.get("content"), list):
+            replace_invalid_blocks(blocks)
         if isinstance(tools := result.get("tools"), list):
             complete_schemas(tools)
         for field in _LISTS.keys() & result.keys():
@@ -391,12 +395,12 @@ class Connection:
                     tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
                 ) as changes:
                     async for _change in changes:
-                        self._changed.set()
+                        self._note_change()
             except (ListenNotSupportedError, MCPError):
                 return
             except SubscriptionLost:
                 await asyncio.sleep(_SUBSCRIPTION_PAUSE)
-                self._changed.set()  # a change meanwhile was not reported
+                self._note_change()  # a change meanwhile was not reported
 
     async def _list_until_end(self, client: Client) -> JsonObject:
         """The lists of the server, as `_list_offers` returns them. If the server ends meanwhile,
@@ -468,11 +472,16 @@ class Connection:
         read, the server is ended.
         """
         if isinstance(message, _LIST_CHANGES):
-            self._changed.set()
+            self._note_change()
         elif isinstance(message, Exception):
             self._log(f"transport: {message}")
             if is_too_deep(message):
                 self._end(f"it sent a message that cannot be read: {TOO_DEEP}")
+
+    def _note_change(self) -> None:
+        """A list has changed: it is requested again, and until then the known one is old."""
+        self._emit({"changed": True})
+        self._changed.set()
 
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         self._log(f"{params.level}: {params.data}")

@@ -7,9 +7,11 @@ import json
 import re
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import mcp_types as types
+from pydantic import TypeAdapter, ValidationError
 
 from ouro.mcp.schemas import schema_problem
 from ouro.utils.json_object import JsonObject
@@ -38,6 +40,25 @@ def describe_tool(tool: types.Tool) -> JsonObject:
         "destructive": bool(hints and hints.destructive_hint),
         "problem": schema_problem(tool.input_schema),
     }
+
+
+def replace_invalid_blocks(blocks: list[Any]) -> None:
+    """Replace the blocks of a result that the SDK does not know by a text that says so: it would
+    refuse the whole result.
+    """
+    for index, block in enumerate(blocks):
+        try:
+            _known_blocks().validate_python(block)
+        except ValidationError:
+            kind = block.get("type") if isinstance(block, dict) else None
+            text = f"[a block of the type {json.dumps(kind)[:60]} is left out: it is not valid]"
+            blocks[index] = {"type": "text", "text": text}
+
+
+@cache
+def _known_blocks() -> TypeAdapter[Any]:
+    """Checks a block of a result."""
+    return TypeAdapter(types.ContentBlock)  # type: ignore[arg-type]  # a union is no class
 
 
 def read_contents(blocks: Sequence[Any]) -> JsonObject:

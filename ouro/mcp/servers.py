@@ -44,6 +44,8 @@ MAX_STARTING = 3
 """Servers that start at the same time: more would slow down the first request."""
 START_DELAY = 0.5
 """Seconds before the servers start, so that the first request of a session is not slower."""
+LIST_SECONDS = 5.0
+"""How long a changed list is waited for."""
 PING_SECONDS = 5.0
 """The time limit for the answer of a worker that may hang."""
 State = Literal["off", "waiting", "starting", "ready", "failed", "login"]
@@ -190,6 +192,9 @@ class McpServer:
         """The tasks of questions that the user has not answered yet."""
         self.has_started = asyncio.Event()
         """Set when it is ready or has failed."""
+        self._has_listed = asyncio.Event()
+        """Cleared while its lists have changed and the new ones are not there."""
+        self._has_listed.set()
         self._clocks: set[asyncio.Timeout] = set()
         """The time limits of running calls; they are stopped while the server asks the user."""
         self._approval_key = approval_key(name, settings, self._folder)
@@ -277,6 +282,19 @@ class McpServer:
         if self.state != "ready":
             raise ToolError(f"The MCP server {self.name} cannot be used: {self.problem}")
 
+    @property
+    def has_new_lists(self) -> bool:
+        """Whether its lists have not changed since they were requested."""
+        return self._has_listed.is_set()
+
+    async def wait_for_lists(self) -> None:
+        """Wait until its lists are there, if they have just changed, but only LIST_SECONDS: a call
+        that adds a tool is often followed by one of this tool.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LIST_SECONDS):
+                await self._has_listed.wait()
+
     def start(self) -> None:
         """Connect in the background."""
         self.state, self.problem = "starting", ""
@@ -353,6 +371,7 @@ class McpServer:
             self._on_failure(ServerFailed(f"It sent a wrong list: {error}."))
         finally:
             self.has_started.set()
+            self._has_listed.set()
             for question in self._question_tasks:  # nobody waits for the answers any more
                 question.cancel()
 
@@ -377,14 +396,13 @@ class McpServer:
         """The environment of `headers_helper`. That of a project's server gets what its program
         would get. The user's own gets all variables, but none with the key of a model provider.
         """
-        variables: dict[str, str] = {}
-        if not self._is_project:
-            keys = tuple(filter(None, self._host.secrets))
-            for name, value in os.environ.items():
-                if not any(key in value for key in keys):
-                    variables[name] = value
+        keys = tuple(filter(None, self._host.secrets))
+
+        def is_without_keys(item: tuple[str, str]) -> bool:
+            return not any(key in item[1] for key in keys)
+
         return {
-            **variables,
+            **dict(() if self._is_project else filter(is_without_keys, os.environ.items())),
             **request["environment"],
             "CLAUDE_PROJECT_DIR": str(self._folder),
             "CLAUDE_CODE_MCP_SERVER_NAME": self.name,
@@ -431,6 +449,7 @@ class McpServer:
         """
         is_first = self.state != "ready"
         self.state, self.listing, self.problem = "ready", listing, ""
+        self._has_listed.set()
         if is_first and listing.left_out:
             what = one_line("; ".join(listing.left_out), 400)
             self._host.notify(
@@ -455,10 +474,12 @@ class McpServer:
         self.has_started.set()
 
     def _on_event(self, event: JsonObject) -> None:
-        """Handle an event of the open server: a line of its log, its process group, or a question,
-        which is answered in a task.
+        """Handle an event of the open server: a changed list, a line of its log, its process group, or
+        a question, which is answered in a task.
         """
-        if "log" in event:
+        if "changed" in event:
+            self._has_listed.clear()
+        elif "log" in event:
             self.log.append(one_line(event["log"], 500))
         elif "group" in event:
             self.group = event["group"]

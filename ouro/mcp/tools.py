@@ -115,11 +115,14 @@ class McpTool(Tool[McpArguments]):
         """
         server = self._server
         await server.wait_until_ready()
+        await server.wait_for_lists()
         definition = _find_definition(server, self._tool)
         needs_approval = definition in server.unapproved_tools()
         if needs_approval and not await ask_approval(server, definition, ctx):
             raise ToolError(
-                f"{server.name} has changed {self._tool} since the user approved it. Do not use it."
+                f"{server.name} has added or changed {self._tool} since the user approved its tools."
+                " Do not use it. The user can approve it: /mcp approve"
+                f" {server.name}, or ouro mcp approve {server.name}."
             )
         result = await server.call(self._tool, args.values, ctx.report)
         return await self._outputs.to_tool_result(result)
@@ -217,7 +220,7 @@ class McpCall(Tool[McpCallArgs]):
                 f"There is no MCP tool `{args.tool}`. Find tools with tool_search. The servers:"
                 f" {names}."
             )
-        if server.state == "ready":
+        if server.state == "ready" and server.has_new_lists:
             _find_definition(server, tool)  # for its error
         spec = ToolDefinition(tool, description="", schema={}).spec(name)  # only its name is used
         return McpTool(server, tool, spec, self._outputs), McpArguments(args.arguments)
@@ -286,6 +289,8 @@ class ToolSearch(Tool[ToolSearchArgs]):
             with suppress(TimeoutError):
                 async with asyncio.timeout(MAX_SEARCH_WAIT):
                     await self._servers.wait_until_started()
+        for server in servers:
+            await server.wait_for_lists()
         scored = sorted(self._score_tools(args.query), key=lambda pair: -pair[0])
         ranked = [tool for _score, tool in scored]
         hits, others = ranked[: args.max_results], ranked[args.max_results :]

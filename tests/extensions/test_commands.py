@@ -76,6 +76,9 @@ def sent(body, typed, **meta):
         ("Fix $issue.", "12", {"arguments": "issue branch"}, "Fix 12."),
         ("It costs $10, not $HOME.", "a", {}, "It costs $10, not $HOME.\n\nArguments: a"),
         ("Now:\n```!\ndate\nls $1\n```\nEnd.", "src", {}, "Now:\n<date\nls src>\nEnd."),
+        ("!`log $ARGUMENTS`", "don't; rm x", {}, """<log 'don'"'"'t;' rm x>"""),
+        ('!`log "$ARGUMENTS" $2`', "'$(a) b' c", {}, r'<log "\$(a) b c" c>'),
+        ("!`f() { log $1; }; f a` $1", "", {}, "<f() { log $1; }; f a> "),
     ],
 )
 def test_arguments_are_substituted_as_in_claude_code(body, typed, meta, text):

@@ -208,6 +208,8 @@ async def test_e5_failing_hook_after_a_tool_is_reported_once_and_blocks_nothing(
         ("Edit, Bash", ("shell", "Bash"), True),
         ("Bas", ("shell", "Bash"), False),
         ("mcp__git", ("mcp__github__create",), False),
+        ("Bash|mcp__github", ("mcp__github__create",), True),
+        ("mcp__github__create", ("mcp__github__create_all",), False),
         ("*", ("anything",), True),
         ("", ("anything",), True),
         ("[", ("anything",), True),
@@ -273,6 +275,27 @@ async def test_plugin_hooks_run_and_cannot_approve(tmp_path):
     assert (tmp_path / "ran").exists()
     assert "check.sh" in found[0].command
     assert "{CLAUDE_PLUGIN_ROOT" not in found[0].command
+
+
+async def test_the_folder_of_a_plugin_may_have_a_blank_in_its_path(tmp_path, monkeypatch):
+    """anthropics/claude-code#33431"""
+    monkeypatch.setenv("OURO_HOME", str(tmp_path / "ho me"))
+    folder = tmp_path / "guard"
+    (folder / "hooks").mkdir(parents=True)
+    (folder / "check.sh").write_text(f"touch {tmp_path}/ran-$1\n")
+    (folder / "check.sh").chmod(0o755)
+    lines = (
+        "bash ${CLAUDE_PLUGIN_ROOT}/check.sh 1",
+        'bash "${CLAUDE_PLUGIN_ROOT}/check.sh" 2',
+        "bash $CLAUDE_PLUGIN_ROOT/check.sh 3",
+    )
+    entries = [{"hooks": [{"command": line}]} for line in lines]
+    (folder / "hooks" / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": entries}}))
+    with fetch_plugin(str(folder)) as (name, files, plugin):
+        install(name, files, plugin)
+    found, _problems = load_hooks((), (), {})
+    await Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT).run("before-tool", {}, ("edit",))
+    assert {path.name for path in tmp_path.glob("ran-*")} == {"ran-1", "ran-2", "ran-3"}
 
 
 FLOOD = (

@@ -15,6 +15,8 @@ def test_rule_with_an_unknown_tool_is_refused_with_a_hint():
         ("foo", "There are: read,"),
         ("Bash(ls:*)", "mean `shell(ls *)`?"),
         ("Edit(src/**)", "mean `write(src/**)`?"),
+        ("Read(/keys/**)", "mean `read(./keys/**)`?"),
+        ("Read(//etc/**)", "mean `read(/etc/**)`?"),
     )
     for rule, hint in (*hints, ("shel(ls)", "mean shell"), ("stamp(x)", "There are")):
         with pytest.raises(UsageError) as refused:

@@ -70,6 +70,9 @@ def tools():
         tool("fail", "Fail."),
         tool("slow", "Report progress for a while.", {"steps": {"type": "integer"}}),
         tool("image", "Give a picture."),
+        tool("blocks", "Give blocks that no protocol has."),
+        tool("grow", "Get another tool."),
+        *([tool("grown", "A new tool.")] if state.get("grown") else []),
         tool("structured", "Give structured content.", outputSchema={"type": "object"}),
         tool("summary", "Give structured content, and only a summary as text."),
         tool("chatty", "Print a log on standard output.", {"lines": {"type": "integer"}}),
@@ -124,6 +127,13 @@ def call(name, arguments, meta):
             good = {"type": "image", "data": picture(), "mimeType": "image/png"}
             content = [good, {"type": "image", "data": "bm9uZQ==", "mimeType": "image/png"}]
             return {"content": content, "structuredContent": {"content": content}}
+        case "blocks":
+            odd = [{"type": "hologram"}, {"type": "text"}, "x"]
+            return {"content": [*text("before")["content"], *odd, *text("after")["content"]]}
+        case "grow":
+            state["grown"] = "yes"
+            send({"method": "notifications/tools/list_changed"})
+            return text("grown")
         case "structured":
             return {"content": [], "structuredContent": {"answer": 42}}
         case "summary":

@@ -37,6 +37,12 @@ def test_invalid_entry_is_left_out_alone(home, tmp_path, entry, why):
     assert why in notice
 
 
+def test_numbers_and_truth_values_of_variables_are_texts(home, tmp_path):
+    entry = {"command": "x", "env": {"PORT": 3000, "DEBUG": True, "NAME": "a"}}
+    found = find_servers({}, project(tmp_path, {"api": entry}))
+    assert found.servers["api"].env == {"PORT": "3000", "DEBUG": "true", "NAME": "a"}
+
+
 def test_the_settings_may_name_transport_and_state_as_other_programs(home, tmp_path):
     old = McpServerSettings(url="http://x", type="sse")
     stopped = McpServerSettings(command="x", type="stdio", disabled=True)
