@@ -15,7 +15,6 @@ from ouro.extensions.hook_files import Hook
 from ouro.extensions.tool_names import own_rule
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import tilde
-from ouro.utils.shell_quoting import insert_values
 from ouro.utils.text import shell_words
 from ouro.utils.yaml import words_in
 
@@ -363,6 +362,8 @@ class _ArgumentFiller:
 
     def fill_in_line(self, line: str) -> str:
         """A shell line with its arguments, which are words there, never code."""
+        from ouro.utils.shell_quoting import insert_values
+
         return insert_values(line, _ARGUMENT, self._words_for)
 
     def _value_for(self, match: re.Match[str]) -> str:

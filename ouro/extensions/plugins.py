@@ -22,7 +22,6 @@ from ouro.utils.git import GitError, fetch_tree
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionaries, dictionary, parse_json, string
 from ouro.utils.ouro_paths import ensure_private_dir, expand_home, get_home, tilde
-from ouro.utils.shell_quoting import insert_values
 from ouro.utils.text import clean, escape_invisible, one_line
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
@@ -490,6 +489,8 @@ def _with_folder(value: Any, folder: Path, *, in_hooks: bool = False, is_line: b
     if not isinstance(value, str):
         return value
     if is_line:
+        from ouro.utils.shell_quoting import insert_values
+
         return insert_values(value, _ROOT_IN_LINE, lambda _match: [str(folder)])
     return value.replace("${CLAUDE_PLUGIN_ROOT}", str(folder))
 
