@@ -21,7 +21,7 @@ from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors
 from ouro.memory.index.embeddings import local_embedder
 from ouro.memory.long_term import GitMemoryStore, Notebook, NoteSelection, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.recall import recall as recall_module
+from ouro.memory.long_term.recall import candidates as recall_module
 
 RULES = {
     "Unit tests use real files in a temporary folder, no mocks": "Write a unit test for parse_amount",

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 import msgspec
 
 from ouro.memory.index.function_words import is_function_word, is_in_english
-from ouro.memory.index.words import FORMS, STOP_WORDS, WORD, words_in
+from ouro.memory.index.words import FORMS, STOP_WORDS, WORD, abbreviate_phrases, words_in
 from ouro.utils.late_pattern import late_pattern
 
 MAX_WORDS = 48
@@ -100,7 +100,8 @@ def parse_query(
         names.update(word.lower() for word in WORD.findall(speaker_name))
     days, text_without_days = _spans_of_days(text, today)
     words: dict[tuple[str, ...], None] = {}
-    for word in _without_function_words(words_in(text_without_days), is_in_english(text)):
+    searched_words = words_in(abbreviate_phrases(text_without_days))
+    for word in _without_function_words(searched_words, is_in_english(text)):
         if word not in names:
             words[FORMS.get(word, (word,))] = None
         if len(words) == MAX_WORDS:

@@ -183,17 +183,70 @@ _WORD_FORMS = (
     "write wrote written",
 )
 
+_ABBREVIATIONS = (
+    "accessibility a11y",
+    "application applications app apps",
+    "administrator administrators admin admins",
+    "argument arguments arg args",
+    "asynchronous async",
+    "authentication auth",
+    "certificate certificates cert certs",
+    "command commands cmd cmds",
+    "configuration configurations config configs",
+    "credential credentials creds",
+    "database databases db dbs",
+    "dependency dependencies dep deps",
+    "directory directories dir dirs",
+    "documentation doc docs",
+    "environment environments env envs",
+    "function functions func funcs",
+    "implementation implementations impl",
+    "infrastructure infra",
+    "internationalization internationalisation i18n",
+    "kubernetes k8s",
+    "localization localisation l10n",
+    "message messages msg msgs",
+    "package packages pkg pkgs",
+    "parameter parameters param params",
+    "performance perf",
+    "postgresql postgres",
+    "production prod",
+    "repository repositories repo repos",
+    "statistics stats",
+    "variable variables var vars",
+)
+"""What programmers write in short, each with the whole word first. Left out is what has a second
+meaning (`spec`, `ref`, `mr`), or is also the ending of file names (`js`, `ts`, `py`).
+"""
+_ABBREVIATED_PHRASES = {
+    "continuous integration": "ci",
+    "pull request": "pr",
+    "regular expression": "regex",
+    "user interface": "ui",
+}
+_PHRASE = late_pattern(rf"\b({'|'.join(_ABBREVIATED_PHRASES)})(s?)\b")
+
 
 def _read_forms() -> dict[str, tuple[str, ...]]:
     forms: dict[str, tuple[str, ...]] = {}
-    for family in _WORD_FORMS:
+    for family in (*_WORD_FORMS, *_ABBREVIATIONS):
         words = tuple(family.split())
         forms |= dict.fromkeys(words, words)
+    for phrase, abbreviation in _ABBREVIATED_PHRASES.items():
+        all_forms = (abbreviation, f"{abbreviation}s", phrase)
+        forms |= dict.fromkeys(all_forms[:2], all_forms)
     return forms
 
 
 FORMS = _read_forms()
-"""A word and all the forms of it."""
+"""A word and all the forms of it: as verbs and nouns have, and what is written in short for it, which
+may be a phrase.
+"""
+
+
+def abbreviate_phrases(text: str) -> str:
+    """A text in lower case with phrases as they are abbreviated: `pr` for `pull request`."""
+    return _PHRASE.sub(lambda match: _ABBREVIATED_PHRASES[match[1]], text)
 
 
 _THAI = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u109f\u1780-\u17d3"
@@ -264,7 +317,8 @@ MIN_START = 6
 
 def quote_start(word: str) -> str:
     """Returns a query of SQLite for the words that start as this one; for a short word it alone."""
-    return f"{quote_word(word[:MIN_START])}*" if len(word) > MIN_START else quote_word(word)
+    is_long_word = len(word) > MIN_START and " " not in word
+    return f"{quote_word(word[:MIN_START])}*" if is_long_word else quote_word(word)
 
 
 def quote_word(word: str) -> str:

@@ -44,6 +44,8 @@ _VERSIONS_FACTOR = 4
 """Whose versions are looked up: several may be versions of one note."""
 _SELECTION_FACTOR = 2
 """Given to the selection, which skips some."""
+_MAX_RULES_LOOKED_AT = 10
+"""Rules of a category: the nearest ones may have only words in common that name no kind of task."""
 _LINKED_SCORE = _HOP_WEIGHT / (RANK_CONSTANT + 1)
 """The score of a note that is one link away from the best one."""
 
@@ -142,7 +144,7 @@ def find_standing(text: str, search: Search, project: str) -> list[str]:
     hits: list[MemoryHit] = []
     for category in STANDING_CATEGORIES:
         filter_ = SearchFilter(kinds=("note",), project=project, category=category)
-        hits += search.find(text, MAX_STANDING, filter_)
+        hits += search.find(text, _MAX_RULES_LOOKED_AT, filter_)
     rules = [hit for hit in hits if is_rule_for(text, hit)]
     best_rules = sorted(rules, key=nearness, reverse=True)[:MAX_STANDING]
     return [hit.id for hit in best_rules if nearness(hit) >= NEAR_BEST * nearness(best_rules[0])]

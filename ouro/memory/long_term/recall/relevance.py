@@ -31,6 +31,10 @@ STANDING_CATEGORIES = ("coding-preferences", "project-conventions", "corrections
 """The categories of standing rules."""
 STANDING_RULE = "a standing rule for such a task"
 MAX_STANDING = 2
+_TOPIC_WORDS = 5
+"""The first words of a statement, which say what it is about."""
+_START_WORDS = 2
+"""The first words of a rule about an action."""
 MIN_STANDING_SHARE = 0.17
 """Share of the message's words, weighted by rarity, that a standing rule needs."""
 MIN_STANDING = 0.4
@@ -290,15 +294,45 @@ def nearness(hit: MemoryHit) -> float:
 
 
 def is_rule_for(message: str, hit: MemoryHit) -> bool:
-    """Whether a rule is near the task of a message: it has words in common that are not of any
-    task, and is near enough by words and meaning together; or it is near enough in meaning alone.
-    Without vectors the words in common alone decide.
+    """Whether a rule is near the task of a message: it is about words of the message that are not of
+    any task, and is near enough by words and meaning together; or it is near enough in meaning
+    alone. Without vectors the words in common alone decide.
     """
-    named_stems = common_stems(message, searched_stems(hit)) - _STEMS_OF_TASKS
+    named_stems = _find_named(message, hit) - _STEMS_OF_TASKS
     is_named = bool(_without_task_words(message, named_stems))
     if is_compared_by_meaning(message, hit):
         return nearness(hit) >= MIN_STANDING and (is_named or _cosine(hit) >= MIN_STANDING)
     return is_named and _share(hit) >= MIN_STANDING_SHARE
+
+
+def _find_named(message: str, hit: MemoryHit) -> frozenset[str]:
+    """The stems of a message that a rule is about. A rule names what it is about first (`Log lines
+    are JSON`); one that demands or forbids something may name it anywhere (`Never log a name`).
+
+    The first word of a message often is an action: `split this class` has nothing to do with `The
+    repository is split`. It counts if the rule begins with it (`commit`, `Commit subjects are …`).
+    """
+    words = hit.text.split()
+    is_demand = has("order", hit.text) or has("wanted", hit.text)
+    topic = hit.text if is_demand else " ".join(words[:_TOPIC_WORDS])
+    search_words = _find_said_search_words(message, hit)
+    named_stems = common_stems(message, stems(topic) | search_words)
+    action, _, objects = message.strip().partition(" ")
+    start = stems(" ".join(words[:_START_WORDS]))
+    is_about_action = bool(common_stems(action, start | search_words))
+    return named_stems if is_about_action else named_stems - (stems(action) - stems(objects))
+
+
+def _find_said_search_words(message: str, hit: MemoryHit) -> frozenset[str]:
+    """The stems of the search words of a hit that a message says completely: `node modules` is not
+    meant by `move it into its own module`.
+    """
+    said: set[str] = set()
+    for search_word in hit.search_words.split(","):
+        word_stems = stems(search_word)
+        if len(common_stems(message, word_stems)) >= len(word_stems):
+            said |= word_stems
+    return frozenset(said)
 
 
 def is_used(note: str, prompt: str, answer_text: str, *, is_of_file: bool = False) -> bool:

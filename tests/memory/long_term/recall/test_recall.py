@@ -459,6 +459,47 @@ def test_facts_are_no_standing_rules(recall_of):
 
 
 @pytest.mark.parametrize(
+    ("statement", "search_words", "task"),
+    [
+        ("The warehouse is split into two halls", (), "Split this class into two files"),
+        ("The audit is done by Contoso every autumn", (), "Write a haiku about autumn"),
+        ("Use pnpm in the shop", ("node modules",), "Move the helper into its own module"),
+    ],
+)
+def test_a_statement_that_shares_a_word_is_no_rule_for_a_task(
+    recall_of, statement, search_words, task
+):
+    category = "project-conventions"
+    fact = note(1, statement, scope="user", category=category, search_words=search_words)
+    recall = recall_of(fact, note(2, "Tea is green", scope="user", category="user-facts"))
+    assert find_standing(task, recall.search, recall_of.here.project) == []
+
+
+def test_an_action_names_a_rule_that_begins_with_it(recall_of):
+    rule = "Commit subjects are in the imperative"
+    recall = recall_of(note(1, rule, scope="user", category="project-conventions"))
+    assert find_standing("Commit what you have", recall.search, recall_of.here.project)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("Orders are stored in PostgreSQL", "which postgres version do we have?"),
+        ("Pull requests need two approvals", "open a PR for the basket"),
+        ("A PR needs two approvals", "open a pull request for the basket"),
+        ("The db is copied at night", "copy the database"),
+        ("K8s runs in Graz", "where does kubernetes run?"),
+    ],
+)
+def test_an_abbreviation_finds_the_whole_word_and_the_reverse(recall_of, statement, message):
+    others = [note(n, f"The {name} is closed today", scope="user", category="user-facts")
+              for n, name in enumerate(("harbour", "museum", "bakery"), 2)]  # fmt: skip
+    rule = note(1, statement, scope="user", category="project-conventions")
+    found = recall_of(rule, *others).find(message, recall_of.here)
+    assert [item.text for item in found.items if item.state == "loaded"] == [statement]
+
+
+@pytest.mark.parametrize(
     ("now", "text", "state"),
     [
         ("def load():\n    pass\n", "Optimistic locking: `take_lock()` in store.py", "skipped"),
