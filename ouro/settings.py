@@ -219,6 +219,8 @@ class TuiSettings:
     """How the prompt is edited."""
     mouse: bool = True
     """Whether the full screen uses the mouse; false leaves it to the terminal."""
+    animations: bool = True
+    """Whether the sign of running work turns; false: nothing moves but seconds and text."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Name of an action -> its keys, if they differ from the default."""
     status: tuple[StatusItem, ...] = STATUS_ITEMS

@@ -111,6 +111,7 @@ SHARED_SETTINGS = frozenset(
         "sessions.titles",
         "shell.timeout_seconds",
         "skills.prompt_tokens",
+        "tui.animations",
         "tui.editing",
         "tui.keys",
         "tui.mouse",

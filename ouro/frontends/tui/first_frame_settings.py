@@ -31,6 +31,7 @@ class FirstFrameSettings:
     bell_after: float
     syncs: bool
     mouse: bool
+    animations: bool
     status: Sequence[str]
     keys: Mapping[str, Sequence[str]]
 
@@ -61,7 +62,14 @@ def first_frame_settings_of(settings: Settings) -> FirstFrameSettings:
     tui = settings.tui
     syncs = settings.memory.sync in ("start", "both")
     return FirstFrameSettings(
-        tui.theme, tui.editing, tui.notify_seconds, syncs, tui.mouse, tui.status, tui.keys
+        tui.theme,
+        tui.editing,
+        tui.notify_seconds,
+        syncs,
+        tui.mouse,
+        tui.animations,
+        tui.status,
+        tui.keys,
     )
 
 
@@ -108,6 +116,7 @@ def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
         str(settings.bell_after),
         str(settings.syncs),
         str(settings.mouse),
+        str(settings.animations),
         " ".join(settings.status),
     ]
     for name, keys in settings.keys.items():
@@ -133,7 +142,7 @@ def _read_copy(stamp: str) -> FirstFrameSettings | None:
         _first_line, _, body = text.partition("\n")
         if text != _with_checksum(stamp, body):
             return None
-        theme, editing, bell_after, syncs, mouse, status, *rows = body.split("\n")
+        theme, editing, bell_after, syncs, mouse, animations, status, *rows = body.split("\n")
         keys = {name: tuple(words) for name, *words in map(str.split, rows)}
         return FirstFrameSettings(
             theme,
@@ -141,6 +150,7 @@ def _read_copy(stamp: str) -> FirstFrameSettings | None:
             float(bell_after),
             _BOOLEANS[syncs],
             _BOOLEANS[mouse],
+            _BOOLEANS[animations],
             tuple(status.split()),
             keys,
         )

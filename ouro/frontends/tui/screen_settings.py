@@ -50,6 +50,8 @@ class ScreenSettings:
     """`tui.editing`: `emacs` or `vim`."""
     mouse: bool = True
     """Whether ouro uses the mouse; otherwise the terminal does."""
+    animations: bool = True
+    """Whether the sign of running work turns."""
 
     @property
     def colors(self) -> ThemeColors:
@@ -85,6 +87,7 @@ def make_screen_settings(settings: FirstFrameSettings, folder: Path | str) -> Sc
         syncs=settings.syncs,
         editing=settings.editing,
         mouse=settings.mouse,
+        animations=settings.animations,
     )
 
 

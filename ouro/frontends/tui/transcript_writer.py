@@ -54,8 +54,14 @@ def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[Transcript
 class TranscriptWriter:
     """Shows events in a transcript: a block for each answer, tool call and notice."""
 
-    def __init__(self, transcript: TranscriptView) -> None:
+    def __init__(self, transcript: TranscriptView, *, moves: bool = True) -> None:
+        """Make the writer of a transcript.
+
+        Args:
+            moves: whether the signs of running calls turn.
+        """
         self._transcript = transcript
+        self._moves = moves
         self._streamed_blocks: list[AnswerBlock | ThinkingBlock] = []
         """The streamed blocks of the running model call."""
         self._cards: dict[str, ToolCard] = {}
@@ -342,7 +348,7 @@ class TranscriptWriter:
         """The card of a tool call. If there is none, one with this title is added to the transcript."""
         if call_id not in self._cards:
             view = self._transcript
-            card = ToolCard(title, view.clock, view.outputs_key, tool)
+            card = ToolCard(title, view.clock, view.outputs_key, tool, moves=self._moves)
             self._cards[call_id] = card
             self._add_card(card, kind_of(tool))
         return self._cards[call_id]

@@ -21,6 +21,7 @@ tui:
   editing: vim
   notify_seconds: 2
   mouse: false
+  animations: false
   status: [model, cost]
   keys: {send: [ctrl+j], newline: [enter, alt+enter]}
 memory: {sync: both}
@@ -57,10 +58,11 @@ def test_the_second_start_has_the_same_choices_from_the_copy(monkeypatch, text):
     assert second == first
 
 
-def test_the_screen_leaves_the_mouse_to_the_terminal_if_the_user_says_so(tmp_path):
+def test_the_screen_has_neither_mouse_nor_animations_if_the_user_says_so(tmp_path):
     write(CONFIG)
     settings = load_first_frame_settings("1.0")
     assert not make_screen_settings(settings, tmp_path).mouse
+    assert not make_screen_settings(settings, tmp_path).animations
 
 
 def test_changed_settings_are_read_again():

@@ -34,6 +34,7 @@ MARGIN = "  "
 MAX_MESSAGE_LINES, MAX_MESSAGE_CHARACTERS = 20, 3_000
 """Limits of a message that is folded."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_STILL_SPINNER = "•"
 _LEVEL_SIGNS: dict[Level, tuple[str, str]] = {
     "info": ("·", ""),
     "warning": ("!", "Warning: "),
@@ -345,9 +346,13 @@ def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
     return lines
 
 
-def spinner_sign(seconds: float) -> str:
-    """The sign of the spinner, that many seconds after the start of the work."""
-    return _SPINNER[int(seconds * 4) % len(_SPINNER)]
+def spinner_sign(seconds: float, *, moves: bool = True) -> str:
+    """The sign of the spinner, that many seconds after the start of the work.
+
+    Args:
+        moves: whether it turns (`tui.animations`).
+    """
+    return _SPINNER[int(seconds * 4) % len(_SPINNER)] if moves else _STILL_SPINNER
 
 
 def format_duration(seconds: float, *, tenths: bool = True) -> str:

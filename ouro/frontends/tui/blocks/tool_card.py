@@ -55,6 +55,8 @@ class ToolCard(TranscriptBlock):
         clock: Callable[[], float] = monotonic,
         key: str = "Ctrl+O",
         tool: str = "",
+        *,
+        moves: bool = True,
     ) -> None:
         """Make the card of a call that begins now.
 
@@ -62,7 +64,9 @@ class ToolCard(TranscriptBlock):
             title: what the call does; it may be replaced by `rename`.
             key: the key that unfolds the card.
             tool: the name of the tool, which decides about sign, colour and verb.
+            moves: whether the sign of a running call turns, and tenths of a second are shown.
         """
+        self._moves = moves
         super().__init__()
         self._tool = tool
         self._kind = OTHER
@@ -192,7 +196,9 @@ class ToolCard(TranscriptBlock):
         summary = self._summary(figures_text)
         around = len(MARGIN) + 3  # the margin, the sign, a blank, and the column of the scroll bar
         room = max(_MIN_TITLE_WIDTH, width - around - cell_len(figures_text))
-        duration = format_duration(seconds) if seconds >= 0.1 else ""
+        is_running = self.state == "running"
+        tenths = self._moves or not is_running
+        duration = format_duration(seconds, tenths=tenths) if seconds >= 0.1 else ""
         if figures and cell_len(f"{self.title} · {summary} · {duration}") > room:
             duration = ""  # what has changed is more important
         details = "".join(f" · {part}" for part in (summary, duration) if part)
@@ -200,7 +206,7 @@ class ToolCard(TranscriptBlock):
         details_width = min(cell_len(details), room // 2)
         title = crop(self.title, max(_MIN_TITLE_WIDTH, room - details_width))
         details = crop(details, max(0, room - cell_len(title)))
-        kind_sign = spinner_sign(seconds) if self.state == "running" else self._kind.sign
+        kind_sign = spinner_sign(seconds, moves=self._moves) if is_running else self._kind.sign
         sign = _STATE_SIGNS.get(self.state, kind_sign)
         color = _STATE_COLORS.get(self.state, self._kind.color)
         return StyledLine(

@@ -144,7 +144,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             send_key=keymap.key_text("send_offered"),
         )
         self.transcript.can_focus = False
-        self.writer = TranscriptWriter(self.transcript)
+        self.writer = TranscriptWriter(self.transcript, moves=settings.animations)
         self.todos = TodoPanel()
         self.resume = ResumePanel()
         self.start = StartPanel(keymap.key_text("import_memory"))
@@ -156,7 +156,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         )
         self._terminal_hint = f"{keymap.key_text('terminal')} types into the program."
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
-        self.box = PromptFrame(self.prompt, self._describe_wait)
+        self.box = PromptFrame(self.prompt, self._describe_wait, moves=settings.animations)
         self.attachments = AttachmentBar(self._find_attachments)
         self.status = StatusLine(settings.status)
         self.reader = TranscriptReader(

@@ -30,12 +30,16 @@ class PromptFrame(Horizontal):
     frame shows the mode of permissions, the mode of Vim, and how long a turn has worked.
     """
 
-    def __init__(self, prompt: PromptArea, describe_wait: Callable[[], str]) -> None:
+    def __init__(
+        self, prompt: PromptArea, describe_wait: Callable[[], str], *, moves: bool = True
+    ) -> None:
         """Make the frame of `prompt`.
 
         Args:
             describe_wait: what the turn waits for while the model is silent.
+            moves: whether the sign of a running turn turns.
         """
+        self._moves = moves
         self._prompt = prompt
         self._describe_wait = describe_wait
         self._wait_text = ""
@@ -129,7 +133,8 @@ class PromptFrame(Horizontal):
             self._wait_text = self._wait_text or self._describe_wait()
             activity = self._wait_text
         duration = format_duration(int(seconds), tenths=False)
-        title = f"{spinner_sign(seconds)} {activity} · {duration} · Esc interrupts"
+        sign = spinner_sign(seconds, moves=self._moves)
+        title = f"{sign} {activity} · {duration} · Esc interrupts"
         if self._waits_for_answer:
             title = "? waits for your answer"
         # Changed only if needed, because a change draws the frame again.

@@ -72,3 +72,23 @@ def test_a_plan_is_one_line_until_it_is_unfolded_because_the_panel_shows_it():
     assert [line.text.strip() for line in card.lines(60, PALETTE)] == ["✓ plan 1/2 · write"]
     card.set_open(True)
     assert [line.text.strip()[2:] for line in card.lines(60, PALETTE)][1:] == ["read", "write"]
+
+
+def test_without_animations_the_sign_of_a_running_call_stands_still():
+    now = 0.0
+
+    def head(card):
+        return card._draw(60, PALETTE)[0].text.strip()
+
+    still = ToolCard("shell make", clock=lambda: now, tool="shell", moves=False)
+    moving = ToolCard("shell make", clock=lambda: now, tool="shell")
+    still.set_state("running")
+    moving.set_state("running")
+    now = 2.1
+    first, first_moving = head(still), head(moving)
+    now = 2.4
+    assert head(still) == first
+    assert "2 s" in first
+    assert head(moving) != first_moving
+    still.finish(Display("done", Plain("")), failed=False, seconds=2.4)
+    assert "2.4 s" in head(still)
