@@ -16,13 +16,13 @@ from ouro.frontends.tui.widgets.question_panel import QuestionPanel, block_body,
 from ouro.utils.text import clean
 
 _OTHER = "another answer …"
-_DONE = "done"
+_SEND = "send the answer"
 
 
 class AgentQuestion(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = self._question = asked.question
-        last_lines = [(_OTHER, ""), (_DONE, "Enter")] if question.several else [(_OTHER, "")]
+        last_lines = [(_OTHER, ""), (_SEND, "")] if question.several else [(_OTHER, "")]
         above: list[Widget] = [text_body(code_content(clean(question.text)), "question--asked")]
         # The agent and MCP servers write Markdown; ouro's own questions are plain text.
         is_markdown = asked.of_turn or question.details.startswith("```")
@@ -40,7 +40,7 @@ class AgentQuestion(QuestionPanel):
             asked.question_id,
             keymap,
             *above,
-            options=ChoiceList(lines, question.several),
+            options=ChoiceList(lines, len(question.choices) if question.several else 0),
             hint="your answer",
             keys=f"{keys} · Esc: no answer",
         )

@@ -29,11 +29,11 @@ class ChoiceList(Widget):
     class Picked(Message):
         """A click on a choice, which is marked now."""
 
-    def __init__(self, lines: Sequence[tuple[str, str]], several: bool = False) -> None:
-        """`lines`: the label and the detail of each choice. With `several` they have boxes."""
+    def __init__(self, lines: Sequence[tuple[str, str]], box_count: int = 0) -> None:
+        """`lines`: the label and the detail of each choice. The first `box_count` have boxes to tick."""
         super().__init__()
         self.lines = lines
-        self._several = several
+        self._box_count = box_count
 
     def move(self, by: int) -> None:
         """Mark the next choice (`by` is 1) or the previous one (-1); the first follows the last."""
@@ -106,8 +106,8 @@ class ChoiceList(Widget):
         the comment for the agent follows the label.
         """
         is_marked = number == self.marked_index
-        box = ""
-        if self._several:
+        box = " " * len("[ ] ") if self._box_count else ""
+        if number < self._box_count:
             box = "[x] " if number in self.ticked else "[ ] "
         sign = f"{'❯' if is_marked else ' '} {number + 1} {box}"
         style = Style()

@@ -50,6 +50,8 @@ _ROWS_AROUND = (
 )
 """For terminals lower than the first number: the lines around a question, including its frame."""
 _ROWS_AROUND_IN_HIGH_TERMINALS = 12
+_SPARE_ROWS_FOR_KEYS = 2
+"""The rows that a question must leave on a low terminal to show its keys."""
 TOO_EARLY = "This question is new: press the key again"
 BESIDE_A_DRAFT = "The prompt has text: press the key again to answer"
 _LOW_NOTICES = {TOO_EARLY: "new: press again", BESIDE_A_DRAFT: "draft: press again"}
@@ -107,8 +109,8 @@ class QuestionPanel(Vertical, can_focus=True):
         )
         self.field.display = False
         self._keys = keys
-        key_line = Static(keys, classes="question--keys", markup=False)
-        super().__init__(*above, options, self.field, key_line, classes="question")
+        self._key_line = Static(keys, classes="question--keys", markup=False)
+        super().__init__(*above, options, self.field, self._key_line, classes="question")
         self._actions = keymap.actions_of("answer")
         self._editing = {
             key: act for key, act in keymap.actions_of("edit").items() if key not in self._actions
@@ -309,12 +311,15 @@ class QuestionPanel(Vertical, can_focus=True):
         can be scrolled. A hint says so, with the number of lines of the last such text. A text
         may have at least two rows, even if the choices lose rows; on a very low terminal only one.
         """
-        if not self.options.size.width:
+        has_choices = self.options.display
+        if has_choices and not self.options.size.width:
             return  # there is no layout yet; the layout causes a resize too
         height = self.app.size.height
         bodies = list(self.query(".question--body"))
         room = self._free_rows(height, bodies)
-        choices = self.options.get_content_height(self.size, self.size, self.options.size.width)
+        choices = 0
+        if has_choices:
+            choices = self.options.get_content_height(self.size, self.size, self.options.size.width)
         min_rows = 2  # of each text
         if height < BOX_FROM_HEIGHT:  # two for all texts, and one row stays for the choices
             min_rows = max(1, min(2, room - 1) // len(bodies))
@@ -330,7 +335,19 @@ class QuestionPanel(Vertical, can_focus=True):
             room -= min(lines, rows)
             hint = f"{lines} lines" if lines > rows else hint
         self.options.styles.max_height = max(1, room)
-        self._show_hint(hint, height < HEADER_FROM_HEIGHT)
+        self._show_keys_if_room(room - choices)
+        has_no_keys = height < HEADER_FROM_HEIGHT and not self._key_line.display
+        self._show_hint(hint, has_no_keys)
+
+    def _show_keys_if_room(self, spare_rows: int) -> None:
+        """On a low terminal, which hides the line of keys, show it if this many rows are enough for it.
+        On any other terminal this has no effect.
+        """
+        spare_rows += self._key_line.outer_size.height if self._key_line.display else 0
+        has_room = spare_rows >= _SPARE_ROWS_FOR_KEYS
+        if has_room != self.has_class("-has-room"):
+            self.set_class(has_room, "-has-room")
+            self.call_after_refresh(self._fit)  # the rows are divided anew
 
     def _free_rows(self, height: int, bodies: Sequence[Widget]) -> int:
         """The number of rows that are left for the choices and the texts (`bodies`) on a screen of this
@@ -345,9 +362,9 @@ class QuestionPanel(Vertical, can_focus=True):
                 break
         return height - around - sum(child.outer_size.height for child in others)
 
-    def _show_hint(self, hint: str, is_low: bool) -> None:
-        """Show that a text is cut, and the keys that scroll it: below the choices, or on a low
-        terminal beside the title. `hint` is the number of its lines in words; if it is empty, no
+    def _show_hint(self, hint: str, has_no_keys: bool) -> None:
+        """Show that a text is cut, and the keys that scroll it: below the choices, or without a line of
+        keys beside the title. `hint` is the number of its lines in words; if it is empty, no
         text is cut. If a key did not answer yet, `_notice` says why, instead of the keys. While
         the user writes in the field, the keys of the field are shown.
         """
@@ -360,9 +377,9 @@ class QuestionPanel(Vertical, can_focus=True):
             key_line.update(join_fitting([*hints, *keys.split(" · ")], key_line.size.width, 1))
         for size in self.query(".question--size").results(Static):
             text_beside_title = self._size_text
-            if is_low and self._notice:
+            if has_no_keys and self._notice:
                 text_beside_title = _LOW_NOTICES[self._notice]
-            elif is_low and hint:
+            elif has_no_keys and hint:
                 text_beside_title = f"{self._page_down}: {hint}"
             title_width = cell_len(str(self.query_one(".question--title", Static).content))
             has_room = title_width + 2 + len(text_beside_title) <= self.content_size.width

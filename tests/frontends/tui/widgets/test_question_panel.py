@@ -251,6 +251,52 @@ async def test_question_is_answered_by_digit_text_or_several_or_dismissed():
     assert session.interrupts == 0
 
 
+async def test_only_what_can_be_ticked_has_a_box():
+    question = Question("Which?", ("red", "blue"), several=True)
+    async with screen_of(FakeSession([[QuestionAsked("q", question)]])).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: "send the answer" in screen_text(pilot.app))
+        assert screen_text(pilot.app).count("[ ]") == 2
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (40, 7)])
+@pytest.mark.parametrize(
+    "question", [Question("Why? " * 900), Question("Why?", details="a\n\n" * 90)]
+)
+async def test_a_long_question_without_choices_keeps_its_field_on_the_screen(question, size):
+    session = FakeSession([[QuestionAsked("q", question)]])
+    async with screen_of(session).run_test(size=size) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: "your answer" in screen_text(pilot.app))
+        await asked(pilot)
+        await pilot.press("pagedown", "s", "o", "enter")
+        await until(pilot, lambda: session.answers == [("q", Reply(("so",)))])
+
+
+@pytest.mark.parametrize(
+    ("question", "keys"),
+    [
+        (Question("Why?"), "type your answer · Esc: no answer"),
+        (Question("Which?", ("red",), several=True), "digits tick · Esc: no answer"),
+        (Question("Which? " * 40, ("red",)), ""),
+    ],
+)
+async def test_a_low_terminal_shows_the_keys_of_a_question_if_it_has_room(question, keys):
+    session = FakeSession([[QuestionAsked("q", question)]])
+    async with screen_of(session).run_test(size=(40, 12)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await pilot.pause(0.1)
+        shown = screen_text(pilot.app)
+        assert keys in shown
+        assert ("Esc" in shown) == bool(keys)
+        await pilot.resize_terminal(40, 7)
+        await until(pilot, lambda: "Esc" not in screen_text(pilot.app))
+
+
 async def test_a_message_typed_at_a_question_is_a_message_and_no_answer():
     session = FakeSession(
         [[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]]
