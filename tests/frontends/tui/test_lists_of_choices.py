@@ -175,6 +175,17 @@ async def test_narrow_list_shows_labels_before_details():
         await until(pilot, lambda: "❯ 1 open it read-only  nothing" in screen_text(pilot.app))
 
 
+async def test_a_label_without_a_detail_takes_the_whole_line():
+    choices = [
+        Choice("1", "anthropic/claude-sonnet-4-5"),
+        Choice("2", "13 models without a key", "anthropic, openai, gemini"),
+    ]
+    async with screen_of(FakeSession()).run_test(size=(40, 15)) as pilot:
+        await opened(pilot)
+        pilot.app.push_screen(Picker("Which model?", choices, current="1"))
+        await until(pilot, lambda: "❯ 1 anthropic/claude-sonnet-4-5  ✓" in screen_text(pilot.app))
+
+
 async def test_marked_choice_and_keys_stay_visible_in_a_long_list():
     choices = [Choice(str(number), f"choice {number}") for number in range(40)]
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:

@@ -413,12 +413,14 @@ def _cut_at(text: str, offset: int, spans: Sequence[tuple[int, int]]) -> Iterato
 
 
 def join_fitting(items: Sequence[str], width: int, max_lines: int) -> str:
-    """Join items with dots into at most `max_lines` lines of this width. The first and the last item
-    always stay. Items between them are left out if they have no room.
+    """Join items with dots into at most `max_lines` lines of this width. Items that have no room are
+    left out: first those in the middle, then the first one. The last one, the way out, always stays.
     """
     if len(items) < 2:
         return "".join(items)
     fitting_items = [items[0], items[-1]]
+    if len(_fill_lines(fitting_items, width)) > max_lines:
+        return items[-1]
     for item in items[1:-1]:
         longer = [*fitting_items[:-1], item, fitting_items[-1]]
         if len(_fill_lines(longer, width)) <= max_lines:

@@ -406,7 +406,10 @@ class PickList(RowList["Choice"], can_focus=False):
         label_width = min(widest_label, max(1, width - room_for_detail))
         tick = "  ✓" if self._current and choice.value == self._current else ""
         style = "marked" if is_marked else ""
-        yield from code_cells(_label(choice), label_width, style, fills=True)
+        label = _label(choice)
+        if not choice.detail:  # the label may take the room of the detail
+            label_width = max(label_width, min(cell_len(label), width - len(tick)))
+        yield from code_cells(label, label_width, style, fills=True)
         yield tick, ""
         if choice.detail:
             detail = f"  {clean(choice.detail)}".replace("\n", " ")

@@ -277,7 +277,8 @@ def test_first_and_last_hints_stay_and_others_fill_the_width():
     assert join_fitting(hints, 80, 1) == "Enter · Ctrl+O preview · Ctrl+A all · Esc closes"
     assert join_fitting(hints, 36, 1) == "Enter · Ctrl+O preview · Esc closes"
     assert join_fitting(hints, 32, 1) == "Enter · Ctrl+A all · Esc closes"
-    assert join_fitting(hints, 10, 1) == "Enter\nEsc closes"
+    assert join_fitting(hints, 10, 2) == "Enter\nEsc closes"
+    assert join_fitting(hints, 10, 1) == "Esc closes"  # a line that is not shown is no way out
 
 
 def test_a_long_word_is_measured_once(monkeypatch):
