@@ -36,9 +36,9 @@ MESSAGE_PREFIXES = (
 )
 
 
-def help_text(session: Session | None, keys: KeySections) -> str:
+def help_text(session: Session | None, keys: KeySections, *, keys_first: bool = False) -> str:
     """All commands by subject, what may begin a message, and the keys, as Markdown. Without a session
-    (None) it has only ouro's own commands.
+    (None) it has only ouro's own commands. `keys_first`: the commands are at the end.
     """
     section_of_command: dict[str, str] = {}
     for title, names in _COMMANDS_OF_SECTION.items():
@@ -52,11 +52,13 @@ def help_text(session: Session | None, keys: KeySections) -> str:
     sections["Your commands"] = [
         (f"/{command.name}", escape(command.help)) for command in custom_commands(session)
     ]
-    blocks = [_table(title, rows) for title, rows in sections.items() if rows]
-    blocks.append(f"{code('/help memory')} shows more of one, with an example.")
+    command_blocks = [_table(title, rows) for title, rows in sections.items() if rows]
+    command_blocks.append(f"{code('/help memory')} shows more of one, with an example.")
     prefixes_and_keys = (("At the start of a message", MESSAGE_PREFIXES), *keys)
-    blocks += [_table(title, rows) for title, rows in prefixes_and_keys if rows]
-    return "\n\n".join(blocks)
+    key_blocks = [_table(title, rows) for title, rows in prefixes_and_keys if rows]
+    if keys_first:
+        return "\n\n".join([*key_blocks, *command_blocks])
+    return "\n\n".join([*command_blocks, *key_blocks])
 
 
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:

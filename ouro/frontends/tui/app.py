@@ -634,12 +634,15 @@ class KeyActions:
         await self._front_end.browse("receipt")
 
     def help(self) -> None:
-        """Show the keys and commands."""
-        from ouro.commands.help import help_text  # too heavy to import before the first frame
+        """Show the keys and commands. The keys are first: `/help` begins with the commands."""
+        from ouro.commands.help import (
+            HELP_TITLE,
+            help_text,
+        )  # too heavy to import before the first frame
 
         keymap = self._front_end.keymap
-        text = help_text(self._conversation.session, keymap.sections())
-        self._app.push_screen(HelpSheet(keymap, text))
+        text = help_text(self._conversation.session, keymap.sections(), keys_first=True)
+        self._app.push_screen(HelpSheet(keymap, text, HELP_TITLE))
 
     async def search_history(self) -> None:
         """Let the user pick an entry of the prompt history, the newest first. The picker begins with a

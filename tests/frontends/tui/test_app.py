@@ -434,13 +434,17 @@ async def test_help_is_a_page_to_read_and_not_part_of_the_transcript():
             assert "/resume" not in shown(pilot.app)
 
 
-async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
+async def test_a_question_mark_on_empty_input_opens_the_help_sheet_at_the_keys():
     async with screen_of(FakeSession()).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("question_mark")
-        await until(pilot, lambda: "/resume" in screen_text(pilot.app))
+        await until(pilot, lambda: "Keys in the prompt" in screen_text(pilot.app))
+        assert "/resume" not in screen_text(pilot.app)  # the commands are below the keys
+        await pilot.press("end")
+        await until(pilot, lambda: "/help memory shows more" in screen_text(pilot.app))
+        await pilot.press("home")
         await pilot.resize_terminal(30, 5)
-        await until(pilot, lambda: "/resume" in screen_text(pilot.app))
+        await until(pilot, lambda: "At the" in screen_text(pilot.app))
         await pilot.press("escape")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
         await pilot.press("a", "question_mark")

@@ -60,7 +60,7 @@ def dialogs(app):
 
     shown = ShownDiff("", "the last commit", "", Path("/project"), [FILE])
     return {
-        "Help": HelpSheet(keymap, "word\n\n" * 60),
+        "Help": HelpSheet(keymap, "word\n\n" * 60, "Help"),
         "A line": LineSheet("A line", secret=False),
         "Few": Picker("Few", MANY[:4]),
         "Many": Picker("Many", MANY),
@@ -247,7 +247,7 @@ async def test_a_page_of_help_is_searched():
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         text = "\n\n".join(f"line {number}" for number in range(80))
-        pilot.app.push_screen(HelpSheet(Keymap(), text))
+        pilot.app.push_screen(HelpSheet(Keymap(), text, "Help"))
         await until(pilot, lambda: "line 1" in screen_text(pilot.app))
         await pilot.press("slash", *"77", "enter")
         await until(pilot, lambda: "line 77" in screen_text(pilot.app))

@@ -309,15 +309,12 @@ class KeySheet(Sheet[None]):
         return event.key in ("j", "k")
 
 
-_HELP = "Help · /help NAME shows an example"
-
-
 class HelpSheet(Sheet[None]):
     """Markdown to read; the key that opened the sheet closes it, too."""
 
     BINDINGS = [Binding("q,enter", "close", show=False)]  # noqa: RUF012 (as above)
 
-    def __init__(self, keymap: Keymap, text: str, title: str = _HELP) -> None:
+    def __init__(self, keymap: Keymap, text: str, title: str) -> None:
         self._text = TranscriptView(classes="sheet--scroll")
         self._text.following = False  # read from its beginning
         self._text.add(AnswerBlock(text))
