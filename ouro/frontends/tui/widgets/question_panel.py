@@ -347,7 +347,7 @@ class QuestionPanel(Vertical, can_focus=True):
         has_room = spare_rows >= _SPARE_ROWS_FOR_KEYS
         if has_room != self.has_class("-has-room"):
             self.set_class(has_room, "-has-room")
-            self.call_after_refresh(self._fit)  # the rows are divided anew
+            self.call_after_refresh(self._fit)  # then the rows are divided again
 
     def _free_rows(self, height: int, bodies: Sequence[Widget]) -> int:
         """The number of rows that are left for the choices and the texts (`bodies`) on a screen of this
