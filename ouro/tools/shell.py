@@ -129,8 +129,10 @@ class Shell(Tool[ShellArgs]):
         return args.outside_sandbox and self.confinement.is_on
 
     def title(self, args: ShellArgs) -> str:
-        first, *more = args.command.strip().splitlines() or [""]
-        return f"shell {first[:_MAX_TITLE]}{'…' if more or len(first) > _MAX_TITLE else ''}"
+        # Often the first line says little, such as `set -e`: the title has as many as fit.
+        lines = [line.strip() for line in args.command.splitlines()]
+        command = " ⏎ ".join(filter(None, lines))
+        return f"shell {command[:_MAX_TITLE]}{'…' if len(command) > _MAX_TITLE else ''}"
 
     def targets(self, args: ShellArgs) -> tuple[str, ...]:
         from shlex import quote  # not at a start

@@ -155,7 +155,7 @@ async def test_preview_shows_the_whole_command(bench):
     shown = await bench.shell.preview(ShellArgs("make\n" + "x" * 5000, cwd="sub", background=True))
     assert shown.summary == "run in the background in sub"
     assert shown.body == CommandOutput("make\n" + "x" * 5000)
-    assert bench.shell.title(ShellArgs("make\nmore")) == "shell make…"
+    assert bench.shell.title(ShellArgs("set -e\n\n  make")) == "shell set -e ⏎ make"
 
 
 def test_schema_describes_its_arguments_and_the_timeout_is_limited(bench):
