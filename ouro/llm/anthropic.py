@@ -107,6 +107,8 @@ class AnthropicChunks(ChunkReader):
         """The fields of the usage so far."""
         self._index = 0
         """The number of the block that is streamed."""
+        self._server_calls: set[int] = set()
+        """The numbers of the blocks that call a tool of the server, such as one that a gateway adds."""
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         """Yield the chunks of one event. An event without an index belongs to the block before it.
@@ -135,6 +137,10 @@ class AnthropicChunks(ChunkReader):
     def _read_block(self, block: dict[str, Any]) -> Iterator[Chunk]:
         """Yield the chunks of the beginning of a block, or of a piece of it."""
         match block.get("type"):
+            case "server_tool_use" | "mcp_tool_use":
+                self._server_calls.add(self._index)
+            case "input_json_delta" if self._index in self._server_calls:
+                pass  # the server runs it, and its result is in a later block
             case "tool_use":
                 # Some servers send the whole input here, and no deltas.
                 whole = json.dumps(block["input"]) if block.get("input") else ""

@@ -7,7 +7,7 @@ from fakes.wires import READ, Wire
 from ouro.errors import AnswerUnfinished, ContextTooLong, EmptyAnswer, TransientModelError
 from ouro.llm import Catalog, ModelCall, ModelEntry, ModelsFile
 from ouro.llm.model import NoticeChunk
-from ouro.messages import user
+from ouro.messages import Text, user
 
 USAGE = {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
 
@@ -259,6 +259,32 @@ def test_providers_are_known_to_name_the_end():
     catalog = Catalog(ModelsFile(models=entries), {})
     assert catalog.make("openai/gpt-5").facts.names_end
     assert not catalog.make("openai/m").facts.names_end
+
+
+@pytest.mark.parametrize("kind", ["server_tool_use", "mcp_tool_use"])
+async def test_a_call_that_the_server_runs_is_no_call_for_ouro(model_server, kind):
+    """A gateway adds a tool of its own; before, its input became a call without a name."""
+    call = {"type": kind, "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    events = [
+        START,
+        {"type": "content_block_start", "index": 0, "content_block": call},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "input_json_delta", "partial_json": '{"query": "x"}'},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "text_delta", "text": "Found."},
+        },
+        END_TURN,
+        LAST,
+    ]
+    model_server.script([sse(*events)])
+    reply = await Wire("anthropic", model_server).ask()
+    assert [type(part) for part in reply.parts] == [Text]
+    assert reply.text == "Found."
 
 
 async def test_an_answer_that_is_paused_is_not_complete(model_server):
