@@ -21,6 +21,7 @@ from ouro.llm.model import (
     ToolSpec,
     UsageChunk,
 )
+from ouro.llm.paused_answers import AnswerContent
 from ouro.llm.portable import (
     arguments_of,
     base64_of,
@@ -75,8 +76,9 @@ def mark_for_cache(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 PAUSED = "pause_turn"
 """The reason of an answer that stopped while a tool of the server runs, such as one that a gateway adds:
-it is not complete.
+it is continued by sending it back.
 """
+_MAX_PAUSES = 10
 REASONS: dict[str, Reason] = {
     "tool_use": "tools",
     "max_tokens": "length",
@@ -105,6 +107,11 @@ class AnthropicChunks(ChunkReader):
         super().__init__(spec)
         self._counts: dict[str, Any] = {}
         """The fields of the usage so far."""
+        self._earlier_counts = [0] * len(COUNTS)
+        """The usage of the parts of the answer before the last pause, in the order of COUNTS."""
+        self._content = AnswerContent()
+        self._pauses = 0
+        self._is_paused = False
         self._index = 0
         """The number of the block that is streamed."""
         self._server_calls: set[int] = set()
@@ -114,6 +121,7 @@ class AnthropicChunks(ChunkReader):
         """Yield the chunks of one event. An event without an index belongs to the block before it.
         Raises ContextTooLong if the answer ended because the window is full.
         """
+        self._content.add(event)
         match event.get("type"):
             case "message_start":
                 yield from self._update_usage(dictionary(event.get("message")).get("usage"))
@@ -127,12 +135,28 @@ class AnthropicChunks(ChunkReader):
                 delta = dictionary(event.get("delta"))
                 reason = delta.get("stop_reason")
                 if reason == PAUSED:
-                    self.failure = PAUSED
+                    self._pauses += 1
+                    self._is_paused = self._pauses <= _MAX_PAUSES
+                    self.failure = "" if self._is_paused else PAUSED
                 elif reason:
                     require_room_in_window(reason)
                     self.reason_detail = _refusal_detail(dictionary(delta.get("stop_details")))
                     self.reason = REASONS.get(str(reason), "stop")
                 yield from self._update_usage(event.get("usage"))
+
+    def end(self) -> Iterator[Chunk]:
+        if not self._is_paused:  # else more follows
+            yield from super().end()
+
+    def take_continuation(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        if not self._is_paused:
+            return None
+        content = self._content.blocks()
+        self._earlier_counts = self._valid_counts() or self._earlier_counts
+        self._counts, self._content = {}, AnswerContent()
+        self._server_calls.clear()
+        self._is_paused = self.is_done = False
+        return {**body, "messages": [*body["messages"], {"role": "assistant", "content": content}]}
 
     def _read_block(self, block: dict[str, Any]) -> Iterator[Chunk]:
         """Yield the chunks of the beginning of a block, or of a piece of it."""
@@ -170,9 +194,8 @@ class AnthropicChunks(ChunkReader):
         # Anything but an object is taken as a figure, which is refused below.
         figures = usage if isinstance(usage, dict) else {COUNTS[0]: usage}
         self._counts |= {name: figure for name, figure in figures.items() if figure is not None}
-        counts = [count(self._counts.get(name, 0)) for name in COUNTS]
-        valid_counts = [number for number in counts if number is not None]
-        if len(valid_counts) < len(COUNTS):
+        valid_counts = self._valid_counts()
+        if not valid_counts:
             yield UsageChunk(usage=None)
             return
         uncached, cached, written, answered = valid_counts  # in the order of COUNTS
@@ -182,6 +205,14 @@ class AnthropicChunks(ChunkReader):
                 self._spec, sent=sent, cached=cached, cache_written=written, answered=answered
             )
         )
+
+    def _valid_counts(self) -> list[int]:
+        """The usage so far, in the order of COUNTS; empty if a figure is not a number of tokens."""
+        counts = [count(self._counts.get(name, 0)) for name in COUNTS]
+        valid_counts = [number for number in counts if number is not None]
+        if len(valid_counts) < len(COUNTS):
+            return []
+        return [sum(pair) for pair in zip(valid_counts, self._earlier_counts, strict=True)]
 
 
 VERSION = "2023-06-01"

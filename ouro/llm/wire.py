@@ -166,6 +166,12 @@ class ChunkReader(ABC):
         elif self.failure:
             raise AnswerUnfinished(f"The provider ended the answer early: {self.failure}.")
 
+    def take_continuation(self, body: dict[str, Any]) -> dict[str, Any] | None:  # noqa: ARG002
+        """Returns the body of the request that continues the answer, if the server has paused it;
+        else None. `body` is that of the request before.
+        """
+        return None
+
     def _implied_reason(self) -> Reason | None:
         """The reason of an answer whose server named none: it counts as complete if all calls are
         whole, or there is text and no call, or the server sent its last event. None if it is not
@@ -313,24 +319,33 @@ class Wire(AdaptiveModel):
         self._clients, self._client_lock = other._clients, other._client_lock
 
     async def _stream_answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of the answer to a request."""
+        """Yield the chunks of the answer to a request, and to those that continue it."""
         reader = self._make_reader()
-        events = self._post(*request, reader)
-        async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
-            async for chunk in chunks:
-                if isinstance(chunk, EndChunk) and chunk.reason == "stop" and reader.is_complete:
-                    self.facts.names_end = True
-                if isinstance(chunk, NoticeChunk):
-                    if self.facts.names_end and not reader.has_calls:
-                        raise AnswerUnfinished(
-                            "The provider closed the stream before the answer was complete."
-                        )
-                    # It says that the answer ended without a sign of its end. All answers of this
-                    # server do so: the notice is shown once.
-                    if self.facts.ends_silently:
-                        continue
-                    self.facts.ends_silently = True
-                yield chunk
+        silence = self._endpoint.timeouts.content
+        body: dict[str, Any] | None = request.body
+        while body is not None:
+            events = self._post(request.path, request.headers, body, reader)
+            async with aclosing(read_chunks(events, reader, silence)) as chunks:
+                async for chunk in chunks:
+                    if self._is_for_user(chunk, reader):
+                        yield chunk
+            body = reader.take_continuation(body)
+
+    def _is_for_user(self, chunk: Chunk, reader: ChunkReader) -> bool:
+        """Whether a chunk is passed on. What it says about the ends of this server's answers is
+        recorded. Raises AnswerUnfinished if a server that names the end has not done so.
+        """
+        if isinstance(chunk, EndChunk) and chunk.reason == "stop" and reader.is_complete:
+            self.facts.names_end = True
+        if not isinstance(chunk, NoticeChunk):
+            return True
+        if self.facts.names_end and not reader.has_calls:
+            raise AnswerUnfinished("The provider closed the stream before the answer was complete.")
+        # It says that the answer ended without a sign of its end. All answers of this server do
+        # so: the notice is shown once.
+        was_shown = self.facts.ends_silently
+        self.facts.ends_silently = True
+        return not was_shown
 
     async def fetch_json(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON at a path of the server's own API; None if the server refuses, or the answer is

@@ -287,11 +287,65 @@ async def test_a_call_that_the_server_runs_is_no_call_for_ouro(model_server, kin
     assert reply.text == "Found."
 
 
-async def test_an_answer_that_is_paused_is_not_complete(model_server):
-    """A tool of a gateway runs longer than one answer; before, half an answer counted as a whole one."""
-    paused = {"type": "message_delta", "delta": {"stop_reason": "pause_turn"}}
-    model_server.script([sse(START, *block("text", text="Searching."), paused, LAST)])
+PAUSED = {
+    "type": "message_delta",
+    "delta": {"stop_reason": "pause_turn"},
+    "usage": {"output_tokens": 5},
+}
+
+
+def numbered(number, start, *deltas):
+    """The events of one block."""
+    pieces = [{"type": "content_block_delta", "index": number, "delta": delta} for delta in deltas]
+    return [{"type": "content_block_start", "index": number, "content_block": start}, *pieces]
+
+
+async def test_an_answer_that_is_paused_is_continued(model_server):
+    """A tool of a gateway runs longer than one answer."""
+    call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    thinking = {"type": "thinking", "thinking": "", "signature": ""}
+    first = [
+        START,
+        *numbered(
+            0,
+            thinking,
+            {"type": "thinking_delta", "thinking": "Hm."},
+            {"type": "signature_delta", "signature": "seal"},
+        ),
+        *numbered(1, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Searching."}),
+        *numbered(2, {"type": "text", "text": ""}),
+        *numbered(3, call, {"type": "input_json_delta", "partial_json": '{"query": "x"}'}),
+        PAUSED,
+        LAST,
+    ]
+    second = [
+        START,
+        *numbered(0, {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1"}),
+        *numbered(1, {"type": "text", "text": ""}, {"type": "text_delta", "text": " Found."}),
+        END_TURN,
+        LAST,
+    ]
+    model_server.script([sse(*first), sse(*second)])
+    reply = await Wire("anthropic", model_server).receive()
+    message = reply.finish()
+    assert message.text == "Searching. Found."
+    assert message.usage.output == 5 + END_TURN.get("usage", {}).get("output_tokens", 0)
+    assert message.usage.input == 6  # of both requests
+    [*_, sent] = model_server.requests[1].body["messages"]
+    assert sent == {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "seal"},
+            {"type": "text", "text": "Searching."},
+            {**call, "input": {"query": "x"}},
+        ],
+    }
+
+
+async def test_an_answer_that_is_paused_for_ever_is_not_complete(model_server):
+    model_server.script([sse(START, *block("text", text="Searching."), PAUSED, LAST)] * 12)
     error, text = await Wire("anthropic", model_server).failure()
     assert isinstance(error, AnswerUnfinished)
     assert "pause_turn" in str(error)
-    assert text == "Searching."
+    assert len(model_server.requests) == 11
+    assert text == "Searching." * 11
