@@ -525,7 +525,11 @@ class TurnQueue:
     async def _run_turn(self, events: AsyncGenerator[Event, None]) -> None:
         """Show a turn to its end. Messages that came too late to steer it are then put in front of
         the queue. If not only the turn but this task is cancelled, that is raised.
+
+        Another session may be attached before the end. Then nothing more of the turn is shown, and
+        the messages that wait go to the session that is attached.
         """
+        session_before = self.session
         self._began, self._is_interrupted = time.monotonic(), False
         self._turn = asyncio.create_task(self._show_events(events))
         self._observer.turn_began()
@@ -538,38 +542,54 @@ class TurnQueue:
                 raise
         finally:
             self._turn = None
-            self._is_held = self._holds_after_interrupt and outcome == "interrupted"
-            # `withdraw` returns the last one first, so that the order stays.
-            while self.session is not None and (draft := self.session.withdraw()) is not None:
-                self._drafts.appendleft(draft)
-            if self._live is not None:
+            has_left = self._has_left(session_before)
+            is_interrupted = outcome == "interrupted" and not has_left
+            self._is_held = self._holds_after_interrupt and is_interrupted
+            self._queue_unsteered_messages(session_before or self.session)
+            if self._live is not None and not has_left:
                 self._live.end_turn()
             self._observer.turn_ended(outcome, self.seconds)
             if self._drafts and not self._is_held:
                 # No worker delivers them if this turn was begun by a command.
                 self._start_worker()
 
+    def _has_left(self, session: Session | None) -> bool:
+        """Whether another session is attached than this one; False if there was none before."""
+        return session is not None and session is not self.session
+
+    def _queue_unsteered_messages(self, session: Session | None) -> None:
+        """Put the messages that steered no turn of this session in front of the queue."""
+        # `withdraw` returns the last one first, so that the order stays.
+        while session is not None and (draft := session.withdraw()) is not None:
+            self._drafts.appendleft(draft)
+
     async def _show_events(self, events: AsyncGenerator[Event, None]) -> Outcome:
-        """Show the events of a turn; returns how it ended. A defect is shown and logged, not
-        raised.
+        """Show the events of a turn, as long as its session is attached; returns how it ended. A
+        defect is shown and logged, not raised.
         """
+        session_before = self.session
         outcome: Outcome = "answered"
         try:
             async with aclosing(events):
                 fair = FairLoop()
                 async for event in events:
-                    if self._live is not None:
-                        self._live.add(event)
-                    if isinstance(event, Prompted):
-                        self._set_starting(draft=None)
-                    self._observer.show(event)
                     if isinstance(event, TurnFinished):
                         outcome = event.outcome
+                    if not self._has_left(session_before):
+                        self._show_event(event)
                     await fair.step()
         except Exception as error:  # noqa: BLE001 (the front end outlives any defect of a turn)
             self._show_error(error, "a turn failed")
             return "failed"
         return outcome
+
+    def _show_event(self, event: Event) -> None:
+        """Show an event of a turn, and add it to what is not saved yet."""
+        if self._live is not None:
+            self._live.add(event)
+        if isinstance(event, Prompted):
+            self._set_starting(draft=None)
+        self._observer.show(event)
 
     async def _run_command_or_wait(self, draft: Draft) -> None:
         """Handle a text that begins like a command while a turn runs. A command of ouro runs at
@@ -604,7 +624,7 @@ class TurnQueue:
             )
 
     async def _show_background(self, session: Session) -> None:
-        """Show the events outside of turns until the session is closed."""
+        """Show the events outside of turns until the session is closed, or another one attached."""
         try:
             async with aclosing(session.events()) as events:
                 async for event in events:

@@ -179,6 +179,24 @@ async def test_a_stream_that_is_no_turn_can_be_interrupted():
     assert recorder.ended == ["interrupted"]
 
 
+async def test_the_late_end_of_a_turn_is_not_shown_in_the_next_session():
+    wait, ended = Wait(), Wait()
+    first = FakeSession([[TextDelta("before"), wait, TextDelta("late"), ended]])
+    second = FakeSession([says("Hello.")])
+    queue, recorder = queue_for(first, holds_after_interrupt=True)
+    queue.say(Draft("go"))
+    await until(lambda: TextDelta("before") in recorder.events)
+    queue.say(Draft("too late to steer"))
+    with queue.paused():
+        queue.attach(second)
+    wait.until.set()
+    ended.until.set()
+    await queue.idle()
+    assert TextDelta("late") not in recorder.events
+    assert recorder.ended == ["answered", "answered"]
+    assert second.sent == ["too late to steer"]
+
+
 async def test_a_stream_waits_for_the_turn_that_runs():
     async def stream():
         yield Notice("synchronised")
