@@ -29,11 +29,12 @@ from ouro.frontends.headless.input import (
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
 from ouro.messages import Image, Usage
 from ouro.session import Draft, Session, TurnObserver, TurnQueue
+from ouro.utils.log import log
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.frontends.headless.answer_schema import AnswerSchema
-    from ouro.session import OpenRequest, OpenSession
+    from ouro.session import OpenRequest, OpenSession, Resumed
 
 REFUSED_TEXT = (
     "ouro runs headless, without a user to ask, so this was refused ({}). Do the work without it if"
@@ -202,11 +203,7 @@ class HeadlessRun(TurnObserver):
         """
         self._output.print_start(self._session)
         if self._session.resumed is not None and self._output.prints_events:
-            from ouro.frontends.session_format import card_line, now
-
-            self._output.print_event(
-                events.Notice(card_line(await self._session.resumed.card(), now()))
-            )
+            await self._print_resume_card(self._session.resumed)
         if prompt:
             self._queue.queue(Draft(prompt))
         self._queue.attach(self._session)  # the queue begins to send
@@ -214,6 +211,17 @@ class HeadlessRun(TurnObserver):
             await self._read_until_stopped(stdin)
         await self._queue.idle()
         self._name_running_work()
+
+    async def _print_resume_card(self, resumed: Resumed) -> None:
+        """Print the card of a resumed session. One that cannot be read is only logged."""
+        from ouro.frontends.session_format import card_line, now
+
+        try:
+            card = await resumed.card()
+        except (OuroError, OSError) as error:
+            log.warning("the resume card: %s", error)
+            return
+        self._output.print_event(events.Notice(card_line(card, now())))
 
     def _name_running_work(self) -> None:
         """Print which background jobs and subagents still run: they end with the session."""
@@ -403,20 +411,36 @@ class HeadlessRun(TurnObserver):
         return events.Permit("no", REFUSED_TEXT.format(remedy))
 
     async def _read(self, stdin: int | None) -> None:
-        """Handle the lines of the input until its end. Then nobody can answer any more, so open
-        questions are answered without the user.
+        """Handle the lines of the input until its end, or until it cannot be read. Then nobody can
+        answer any more, so open questions are answered without the user.
         """
-        async with aclosing(read_lines(stdin)) as lines:
-            async for line in lines:
-                try:
-                    if line.strip():
-                        await self._receive(parse_input(line))
-                except OuroError as error:
-                    self.input_code = UsageError.exit_code
-                    self.show(events.Notice(str(error), "error"))
+        try:
+            async with aclosing(read_lines(stdin)) as lines:
+                async for line in lines:
+                    await self._receive_line(line)
+        except OSError as error:
+            self._show_input_error(error)
         self._has_user = False
         for event in tuple(self._open_questions.values()):
             self._answer_without_user(event)
+
+    async def _receive_line(self, line: bytes) -> None:
+        """Handle a line of the input. If that fails, the error is shown, and the exit code tells it."""
+        try:
+            if line.strip():
+                await self._receive(parse_input(line))
+        except Exception as error:  # noqa: BLE001 (the lines after it are still read)
+            self._show_input_error(error)
+
+    def _show_input_error(self, error: Exception) -> None:
+        """Show why a line of the input could not be used. A defect is also logged."""
+        self.input_code = UsageError.exit_code
+        if isinstance(error, OuroError | OSError):
+            text = str(plain_error(error))
+        else:
+            log.error("a line of the input", exc_info=error)
+            text = f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`."
+        self.show(events.Notice(text, "error"))
 
     async def _receive(self, message: Input) -> None:
         """Handle one line of the input. Raises OuroError if it cannot be used."""

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 from fakes.fake_session import FakeSession, Wait, opener, says
@@ -468,6 +470,43 @@ async def test_a_message_that_came_too_late_to_steer_is_the_next_turn():
     await driver.until("result")
     await driver.end()
     assert sorted(session.sent) == ["and this", "go", "queued"]
+
+
+async def test_a_line_that_meets_a_defect_is_reported_and_the_next_one_is_read(monkeypatch):
+    session = FakeSession([[ASKED, *says("done")]])
+    answer, failures = session.answer, [ValueError("odd"), OSError("gone")]
+
+    def fail_first(question_id, given):
+        if failures:
+            raise failures.pop(0)
+        answer(question_id, given)
+
+    monkeypatch.setattr(session, "answer", fail_first)
+    driver = Conversation(session, "go")
+    await driver.until("permission_asked")
+    for reason in ("ValueError: odd", "gone"):
+        driver.say(type="permission", question_id="q1", choice="yes")
+        assert reason in (await driver.until("said"))["text"]
+    driver.say(type="permission", question_id="q1", choice="yes")
+    assert (await driver.until("result"))["outcome"] == "answered"
+    assert await driver.end() == 2
+
+
+async def test_input_that_cannot_be_read_refuses_open_questions(tmp_path):
+    session = FakeSession([[ASKED, *says("no then")]])
+    folder = os.open(tmp_path, os.O_RDONLY)  # reading it fails
+    run = await headless(session, "go", folder, input="stream-json", output="stream-json")
+    os.close(folder)
+    assert run.code == 5
+    assert [choice.choice for _, choice in session.answers] == ["no"]
+    assert any("directory" in line.get("text", "") for line in run.lines if line["type"] == "said")
+
+
+async def test_a_resume_card_that_cannot_be_read_does_not_end_the_run():
+    session = FakeSession([says("done")])
+    session.resumed = SimpleNamespace(card=AsyncMock(side_effect=OSError("gone")))
+    run = await headless(session, output="stream-json")
+    assert (run.code, run.result["result"]) == (0, "done")
 
 
 async def test_interrupt_line_ends_the_turn():

@@ -561,10 +561,21 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             if act == "edit" and (text := await edit_plan(self.app, session.plan)):
                 self.transcript.add(AnswerBlock(text))
             elif act == "comment" and (comments := await comment_on_plan(self.app, session.plan)):
-                session.answer(panel.question_id, events.Reply((comments,)))
+                self._send_comments(comments, session, panel)
         except OSError as error:
             self.show(events.Notice(f"The plan could not be saved: {error}.", "error"))
         self._focus_again()
+
+    def _send_comments(self, comments: str, session: Session, panel: QuestionPanel) -> None:
+        """Answer the question about the plan with comments. If it was closed meanwhile, by another
+        front end or with its turn, they go to the prompt.
+        """
+        if self.questions.panel is panel:
+            session.answer(panel.question_id, events.Reply((comments,)))
+            return
+        self.prompt.fill("\n".join(filter(None, [comments, self.prompt.text])))
+        text = "The question about the plan is closed: the comments are in the prompt."
+        self.show(events.Notice(text, "warning"))
 
     # The prompt
 

@@ -97,6 +97,19 @@ async def test_comments_on_lines_go_back_as_one_message(size):
     )
 
 
+async def test_comments_on_a_plan_whose_question_is_closed_go_to_the_prompt():
+    async with asking() as (session, pilot):
+        await pilot.press("4")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanComments))
+        await pilot.press("down", "down", "enter", *"why", "enter")
+        session.interrupt()  # as another viewer does
+        await until(pilot, lambda: not session.running)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "why" in pilot.app.conversation.prompt.text)
+        assert session.answers == []
+        await until(pilot, lambda: "question about the plan is closed" in screen_text(pilot.app))
+
+
 @pytest.mark.parametrize("size", [(80, 24), (40, 10)])
 async def test_a_line_that_is_cut_is_shown_whole_when_it_is_marked(size):
     end = "and write both figures into the commit"
