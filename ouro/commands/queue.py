@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import Answer
-from ouro.commands.render import line
+from ouro.commands.render import Quote, line
 from ouro.commands.slash import SessionContext
 from ouro.errors import UsageError
 from ouro.utils.text import one_line, whole_number
@@ -57,8 +57,13 @@ async def _change(context: SessionContext, messages: TurnQueue, word: str, posit
     elif word == "edit":
         old_text = messages.waiting[position]
         new_text = (await context.front_end.edit(old_text)).strip()
-        if new_text and old_text in messages.waiting:  # it was not delivered meanwhile
-            messages.change(messages.waiting.index(old_text), new_text)
+        if not new_text:
+            return
+        if old_text not in messages.waiting:
+            context.say("The message was sent meanwhile. The edit was not used:", "warning")
+            context.show([Quote(new_text)])
+            return
+        messages.change(messages.waiting.index(old_text), new_text)
     else:
         raise UsageError(f"There is no `{word}`.", _USAGE)
 

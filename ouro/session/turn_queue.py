@@ -576,14 +576,14 @@ class TurnQueue:
                     if isinstance(event, TurnFinished):
                         outcome = event.outcome
                     if not self._has_left(session_before):
-                        self._show_event(event)
+                        self._show_turn_event(event)
                     await fair.step()
         except Exception as error:  # noqa: BLE001 (the front end outlives any defect of a turn)
             self._show_error(error, "a turn failed")
             return "failed"
         return outcome
 
-    def _show_event(self, event: Event) -> None:
+    def _show_turn_event(self, event: Event) -> None:
         """Show an event of a turn, and add it to what is not saved yet."""
         if self._live is not None:
             self._live.add(event)

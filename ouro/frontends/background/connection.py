@@ -43,6 +43,8 @@ class HostConnection:
         self._numbers = itertools.count(1)
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         """The requests without an answer, by their numbers."""
+        self._sent_texts: dict[int, str] = {}
+        """The requests of `send` that have no answer yet, by their numbers."""
         self._is_over = False
         """Whether the host has ended, or the connection to it."""
         self._reading = asyncio.create_task(self._read())
@@ -96,9 +98,15 @@ class HostConnection:
             self._pending.pop(number, None)
         return result or {}
 
-    def send(self, method: str, **params: Any) -> None:
-        """Send a request without waiting for its answer, which is ignored."""
+    def send(self, method: str, text: str = "", **params: Any) -> None:
+        """Send a request without waiting for its answer. If it is refused, a notification
+        `methods.REFUSED` comes.
+
+        Args:
+            text: what the user has written and the request sends, so that it can be shown again.
+        """
         number = next(self._numbers)
+        self._sent_texts[number] = text
         self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
     def notify(self, method: str, **params: Any) -> None:
@@ -156,19 +164,34 @@ class HostConnection:
                 method = str(message["method"]).removeprefix("_")
                 self.notifications.put_nowait((method, message.get("params") or {}))
             return
-        request = self._pending.get(message.get("id", 0))
+        self._receive_answer(message)
+
+    def _receive_answer(self, message: dict[str, Any]) -> None:
+        """End the request that this answers, with its result or with the error of the host."""
+        number, error = message.get("id", 0), message.get("error")
+        problem = str(error.get("message", error)) if isinstance(error, dict) else ""
+        text = self._sent_texts.pop(number, None)
+        if text is not None and problem:
+            self._report_refusal(problem, text)
+        request = self._pending.get(number)
         if request is None or request.done():
             return
-        if error := message.get("error"):
-            request.set_exception(HostRefused(str(error.get("message", error))))
+        if problem:
+            request.set_exception(HostRefused(problem))
         else:
             request.set_result(message.get("result") or {})
 
+    def _report_refusal(self, message: str, text: str) -> None:
+        """Notify the reader of `notifications` that a request was not carried out."""
+        self.notifications.put_nowait((methods.REFUSED, {"message": message, "text": text}))
+
     def _end(self) -> None:
-        """Note the end of the connection. Requests without an answer fail with HostGone, and None
-        is the last notification.
+        """Note the end of the connection. Requests without an answer fail with HostGone, those of
+        `send` that had a text are reported, and None is the last notification.
         """
         self._is_over = True
+        for text in filter(None, self._sent_texts.values()):
+            self._report_refusal("The process of this session ended before it took this.", text)
         for request in self._pending.values():
             if not request.done():
                 request.set_exception(HostGone("The process of this session has ended."))

@@ -15,14 +15,15 @@ from msgspec.structs import replace
 
 from ouro.display import Todo
 from ouro.errors import HostGone, UsageError
-from ouro.events import Event, Outcome, Permit, UserAnswer
+from ouro.events import Event, Notice, Outcome, Permit, UserAnswer
 from ouro.frontends.background import extension_methods as methods
 from ouro.frontends.background.connection import HostConnection
 from ouro.frontends.background.event_codec import decode
-from ouro.frontends.background.state import SessionState, state_from
+from ouro.frontends.background.state import SessionState, TurnState, state_from
 from ouro.session import Draft, Session, Status, TurnObserver, TurnQueue
 from ouro.session.background_record import BackgroundRecord
 from ouro.utils.log import log
+from ouro.utils.text import code_block
 
 if TYPE_CHECKING:
     from ouro.session import BackgroundTask
@@ -242,20 +243,16 @@ class RemoteSession:
         return stream_completed_names(self.cwd)
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
-        """Send an answer to the host. The host refuses it if the question is closed, but its reply
-        is ignored.
-        """
+        """Send an answer to the host. The host refuses it if the question is closed."""
         fields = msgspec.to_builtins(answer)
         if isinstance(answer, Permit):
-            self.connection.send(
-                methods.extension_method(methods.ANSWER), questionId=question_id, **fields
-            )
+            text = answer.comment
         else:
-            self.connection.send(
-                methods.extension_method(methods.ANSWER),
-                questionId=question_id,
-                answers=fields["answers"],
-            )
+            text = "\n".join(answer.answers)
+            fields = {"answers": fields["answers"]}
+        self.connection.send(
+            methods.extension_method(methods.ANSWER), text, questionId=question_id, **fields
+        )
 
     def set_mode(self, mode: str) -> None:
         """Ask the host to set the mode, and show it as set at once."""
@@ -364,20 +361,51 @@ class RemoteTurns(TurnQueue):
             place: counted from 0; the message at 0 is sent first.
         """
         if self._remote is None or place >= len(self._remote.state.turn.waiting):
-            return ""
+            return self._remove_early(place)
         turn = self._remote.state.turn
-        self._remote.connection.send(methods.extension_method(methods.WITHDRAW), place=place)
+        self._remote.connection.send(
+            methods.extension_method(methods.WITHDRAW), place=place, message=turn.waiting[place]
+        )
         waiting = (*turn.waiting[:place], *turn.waiting[place + 1 :])
         steering = turn.steering
         if place < steering:  # the messages that steer come first
             steering -= 1
-        new_turn = replace(turn, waiting=waiting, steering=steering)
-        self._remote.state = replace(self._remote.state, turn=new_turn)
-        self._observer.queue_changed()
+        self._show_turn_state(self._remote, replace(turn, waiting=waiting, steering=steering))
         return turn.waiting[place]
 
-    def change(self, place: int, text: str) -> None:  # noqa: ARG002 (as TurnQueue names it)
-        raise UsageError("Remove the message and write it again: the session runs elsewhere.")
+    def _remove_early(self, place: int) -> str:
+        """Remove a message that is kept here, at this place of `waiting`. Returns its text; empty if
+        there is none.
+        """
+        if not 0 <= place < len(self._early_drafts):
+            return ""
+        draft = self._early_drafts.pop(place)
+        self._observer.queue_changed()
+        return draft.text
+
+    def _show_turn_state(self, remote: RemoteSession, turn: TurnState) -> None:
+        """Show this state of the turn at once, until the host sends its own."""
+        remote.state = replace(remote.state, turn=turn)
+        self._observer.queue_changed()
+
+    def change(self, index: int, text: str) -> None:
+        """Ask the host to replace the text of the message at this index of `waiting`. If the message
+        is gone there, the text is shown again, so that it is not lost.
+        """
+        if self._remote is None:
+            self._early_drafts[index] = replace(self._early_drafts[index], text=text)
+            self._observer.queue_changed()
+            return
+        turn = self._remote.state.turn
+        self._remote.connection.send(
+            methods.extension_method(methods.CHANGE),
+            text,
+            place=index,
+            message=turn.waiting[index],
+            changed=text,
+        )
+        waiting = (*turn.waiting[:index], text, *turn.waiting[index + 1 :])
+        self._show_turn_state(self._remote, replace(turn, waiting=waiting))
 
     def move(self, place: int, by: int) -> int:  # noqa: ARG002 (as TurnQueue names it)
         return place
@@ -433,7 +461,7 @@ class RemoteTurns(TurnQueue):
         ]
         fields = {"text": draft.text, "images": images}
         self._remote.connection.send(
-            methods.extension_method(methods.SEND), draft=fields, later=later
+            methods.extension_method(methods.SEND), draft.text, draft=fields, later=later
         )
 
     async def _receive_all(self, session: RemoteSession) -> None:
@@ -491,12 +519,20 @@ class RemoteTurns(TurnQueue):
                     self._view.show_session(str(params.get("draft", "")))
             case methods.SHOWN:
                 self._view.show_text(str(params["markdown"]), str(params.get("page", "")))
+            case methods.REFUSED:
+                self._show_refusal(str(params["message"]), str(params["text"]))
             case methods.ENDED:
                 self._show_end(
                     _END_CAUSES.get(str(params.get("reason")), "its process ends"), session
                 )
             case _:
                 pass
+
+    def _show_refusal(self, message: str, text: str) -> None:
+        """Show why the host refused a request, and the text of the user that it did not take."""
+        self._observer.show(Notice(f"The session did not take this: {message}", "warning"))
+        if text:
+            self._view.show_text(code_block(text), "")
 
     def _show_event(self, params: dict[str, Any]) -> None:
         """Show an event of the host; one that this version does not know is ignored."""

@@ -318,12 +318,28 @@ class Viewer:
             send = self._host.turns.queue if params.get("later") else self._host.turns.say
             send(Draft(draft.text, images))
         elif method == methods.WITHDRAW:
-            return {"text": self._host.turns.remove(int(params.get("place", -1)))}
+            return {"text": self._host.turns.remove(self._find_waiting(params))}
+        elif method == methods.CHANGE:
+            self._host.turns.change(self._find_waiting(params), str(params.get("changed", "")))
         elif method == methods.MOVE_COMMAND:
             return {"moved": self._host.session.background.move_running()}
         else:
             raise RequestError.method_not_found(methods.extension_method(method))
         return {}
+
+    def _find_waiting(self, params: dict[str, Any]) -> int:
+        """The index of the message of the queue that a viewer names by its text. Its `place` there is
+        where the viewer sees it: messages before it may be gone. A viewer of an older version names
+        only the place. Raises UsageError if the message is gone.
+        """
+        asked = from_plain(params, _WaitingMessage)
+        waiting = self._host.turns.waiting
+        is_there = 0 <= asked.place < len(waiting)
+        if is_there and asked.message in (None, waiting[asked.place]):
+            return asked.place
+        if asked.message not in waiting:
+            raise UsageError("The message does not wait any more: it was sent, or removed.")
+        return waiting.index(asked.message)
 
     def _check_session(self, session_id: str) -> None:
         """Raises SessionNotFound for another session than the one of this process."""
@@ -440,6 +456,12 @@ class _SentImage(msgspec.Struct):
 class _SentDraft(msgspec.Struct):
     text: str
     images: tuple[_SentImage, ...] = ()
+
+
+class _WaitingMessage(msgspec.Struct):
+    place: int = -1
+    message: str | None = None
+    """Its text, as the viewer shows it."""
 
 
 def _parse_answer(params: dict[str, Any]) -> events.UserAnswer:

@@ -289,7 +289,7 @@ class ScreenFrontEnd:
         """
         from ouro.frontends.tui.screens.queue_sheet import QueueSheet  # rarely used
 
-        await show_sheet(self._app, QueueSheet(self._turns))
+        await show_sheet(self._app, QueueSheet(self._turns, self._conversation.return_text))
         return True
 
     def toggle_vim(self) -> str:

@@ -66,7 +66,7 @@ def dialogs(app):
         "Many": Picker("Many", MANY),
         "A text": TextSheet("A text", "one\ntwo"),
         "Comment on lines": PlanComments("1. one\n2. two"),
-        "Queued messages": QueueSheet(queue),
+        "Queued messages": QueueSheet(queue, print),
         "Tasks": TasksSheet(lambda: TASKS, no_kill),
         "Redo what was undone": RedoSheet({"files": "2 files"}),
         "Sessions": SessionPicker(get_catalog, keymap),

@@ -449,8 +449,11 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         """If a turn ended before its message was shown, return it to the prompt, above the text."""
         draft = self.turns.starting
         if draft is not None:
-            text = self.prompt.attachments.restore(draft)
-            self.prompt.fill("\n".join(filter(None, [text, self.prompt.text])))
+            self.return_text(self.prompt.attachments.restore(draft))
+
+    def return_text(self, text: str) -> None:
+        """Return a text that was not used to the prompt, above the text there."""
+        self.prompt.fill("\n".join(filter(None, [text, self.prompt.text])))
 
     def queue_changed(self) -> None:
         self._show_queue()
@@ -573,7 +576,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         if self.questions.panel is panel:
             session.answer(panel.question_id, events.Reply((comments,)))
             return
-        self.prompt.fill("\n".join(filter(None, [comments, self.prompt.text])))
+        self.return_text(comments)
         text = "The question about the plan is closed: the comments are in the prompt."
         self.show(events.Notice(text, "warning"))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 
-from ouro.errors import UsageError
 from ouro.frontends.tui.blocks.styled_lines import crop
 from ouro.frontends.tui.screens.dialogs import Keys, Sheet, make_frame, show_sheet
 from ouro.frontends.tui.screens.text_edit_sheet import TextSheet
@@ -53,10 +52,14 @@ class _QueueRows(RowList[QueueRow]):
 class QueueSheet(Sheet[None]):
     """The queued messages, to edit, move and remove. Those with `→` steer the running turn; the
     others wait for later turns.
+
+    Args:
+        return_text: takes the edited text of a message that was sent meanwhile.
     """
 
-    def __init__(self, queue: TurnQueue) -> None:
+    def __init__(self, queue: TurnQueue, return_text: Callable[[str], None]) -> None:
         self._queue = queue
+        self._return_text = return_text
         self._rows = _QueueRows()
         super().__init__(make_frame("Queued messages", self._rows, keys=_KEYS, id="queue"))
 
@@ -99,25 +102,27 @@ class QueueSheet(Sheet[None]):
         return True
 
     async def _edit(self) -> None:
-        """Edit the marked message in a sheet. An empty text changes nothing, and neither does an edit
-        of a message that was delivered meanwhile. A queue that cannot be edited shows why.
+        """Edit the marked message in a sheet. An empty or unchanged text changes nothing. The edit of
+        a message that was delivered meanwhile goes to the prompt.
         """
         row = self._rows.marked
         if row is None:
             return
         text = await show_sheet(self.app, TextSheet("Queued message", row.text))
         waiting = self._queue.waiting
-        if not text or not text.strip() or row.text not in waiting:
+        if not text or not text.strip() or text.strip() == row.text.strip():
+            return
+        if row.text not in waiting:
+            self._return_text(text.strip())
+            self.key_line.show_message(
+                "It was sent meanwhile: the edit is in the prompt", "-failed"
+            )
             return
         index = row.position
         has_same_index = waiting[index : index + 1] == (row.text,)
         if not has_same_index:  # messages before it were delivered
             index = waiting.index(row.text)
-        try:
-            self._queue.change(index, text.strip())
-        except UsageError as error:  # the queue is in another process
-            self.key_line.show_message(str(error), "-failed")
-            return
+        self._queue.change(index, text.strip())
         self._fill_and_mark(index)
 
     def _fill_and_mark(self, index: int) -> None:

@@ -3,7 +3,6 @@
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, type_text, until
 
-from ouro.errors import UsageError
 from ouro.frontends.tui.screens.queue_sheet import QueueSheet
 from ouro.frontends.tui.screens.text_edit_sheet import TextSheet
 
@@ -52,7 +51,7 @@ async def test_a_click_on_a_queued_message_above_which_one_reads_opens_the_list(
         await until(pilot, lambda: isinstance(pilot.app.screen, QueueSheet))
 
 
-async def test_a_queue_of_another_process_says_that_it_cannot_be_edited(monkeypatch):
+async def test_the_edit_of_a_message_that_was_sent_meanwhile_goes_to_the_prompt():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
@@ -64,12 +63,12 @@ async def test_a_queue_of_another_process_says_that_it_cannot_be_edited(monkeypa
         await pilot.press("tab", "alt+q")
         await until(pilot, lambda: isinstance(pilot.app.screen, QueueSheet))
 
-        def change(_index, _text):
-            raise UsageError("Remove the message and write it again.")
-
-        monkeypatch.setattr(turns, "change", change)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, TextSheet))
+        turns.remove(0)
+        await pilot.press("end")
+        await type_text(pilot, " more")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: "write it again" in screen_text(pilot.app))
+        await until(pilot, lambda: "It was sent meanwhile" in screen_text(pilot.app))
         assert isinstance(pilot.app.screen, QueueSheet)
+        assert pilot.app.conversation.prompt.text == "one more"
