@@ -24,6 +24,7 @@ from ouro.utils.decoding import from_plain
 from ouro.utils.fork_server import ForkServer
 from ouro.utils.git import Git, GitError
 from ouro.utils.ouro_paths import ensure_private_dir, get_home, get_sessions_dir
+from ouro.utils.text import one_line
 
 _GIT_SECONDS = 600.0
 _MAX_SESSION = 256 << 20
@@ -125,7 +126,8 @@ def _run_in_new_folder(order: Order, is_wanted: Callable[[], bool]) -> Parcel:
 def _run_task(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
     """Run the task of an order in a folder. Returns its result, patch, branch and session, and what
     the session would remember. If its repository is a folder that is not on this machine, the
-    result is a fault, and the rest is empty. Raises OSError, Stopped.
+    result is a fault, and the rest is empty. If only the branch cannot be packed, the result is a
+    fault with all the rest. Raises OSError, Stopped.
     """
     task = order.task
     if not task.is_remote and not Path(task.repo).is_dir():
@@ -138,7 +140,13 @@ def _run_task(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parc
     with _stopping_when_unwanted(is_wanted, attempt.stop):
         result = attempt.run(to_clone, order.max_cost)
     result = msgspec.structs.replace(result, repo=task.repo)
-    bundle = _make_bundle(state, result)
+    try:
+        bundle = _make_bundle(state, result)
+    except (OSError, msgspec.MsgspecError) as error:
+        # The patch has the changes. As an error it would run the task again, which is paid twice.
+        detail = f"A worker could not pack the branch of its changes: {one_line(str(error))}"
+        result = msgspec.structs.replace(result, outcome=FAULT, detail=detail, branch="")
+        bundle = b""
     session = _session_files(result.session_id)
     learned = tuple(state.learned(task.id))
     return Parcel(

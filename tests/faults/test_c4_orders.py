@@ -12,7 +12,7 @@ from ouro.batch.dask_runner import DaskRunner, SchedulerLost
 from ouro.batch.remote import Order, Parcel, carry_out, receive
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task
-from ouro.utils.git import clone
+from ouro.utils.git import GitError, clone
 from ouro.utils.ouro_paths import get_sessions_dir
 
 TASK = Task(id="a", prompt="x", repo="/r")
@@ -113,3 +113,20 @@ def test_c4_a_folder_that_git_does_not_copy_is_fetched(tmp_path, name):
     (shop / ".git" / "objects" / "link").symlink_to(tmp_path)
     address = f"file://{quote(str(shop))}"
     assert _head_of_clone(address, tmp_path / "clone") == git(shop, "rev-parse", "HEAD")
+
+
+def test_c4_a_branch_that_cannot_be_packed_does_not_run_the_paid_task_again(tmp_path, monkeypatch):
+    shop = make_repository(tmp_path / "shop")
+
+    def answer(_attempt, task, _max_cost):
+        return TaskResult(id=task.id, repo=task.repo, outcome="done", branch="ouro/b/a")
+
+    def fail(_state, _result):
+        raise GitError("git failed: bundle")
+
+    monkeypatch.setattr(remote.Attempt, "run", answer)
+    monkeypatch.setattr(remote, "_make_bundle", fail)
+    task = msgspec.structs.replace(TASK, repo=str(shop))
+    parcel = carry_out(order(task=task), "1", lambda: True)
+    assert (parcel.result.outcome, parcel.is_unfit) == ("fault", False)
+    assert "could not pack the branch" in parcel.result.detail
