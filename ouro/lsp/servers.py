@@ -234,7 +234,7 @@ class LanguageServers:
         self._servers: list[LanguageServer] | None = None
         """The installed servers; None until they are needed."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The loop of the session; None before `start`."""
+        """The loop of the session; None before `start`, and after `close`."""
         self._tasks: set[asyncio.Task[None]] = set()
         """All tasks that run."""
         self._checks: set[asyncio.Task[None]] = set()
@@ -290,7 +290,9 @@ class LanguageServers:
         self._loop.call_soon_threadsafe(self._note, path, file)
 
     def _note(self, path: Path, file: JsonObject) -> None:
-        """Begin to send a file, on the loop of the session."""
+        """Begin to send a file, on the loop of the session, unless the servers were closed meanwhile."""
+        if self._loop is None:
+            return
         self._hold_task(asyncio.create_task(self._send_note(path, file)))
 
     async def _send_note(self, path: Path, file: JsonObject) -> None:
@@ -378,9 +380,12 @@ class LanguageServers:
         raise ToolError(f"No language server can do this: {problems}.")
 
     async def close(self) -> None:
-        """End all tasks and servers."""
-        for task in self._tasks:
+        """End all tasks and servers. Files that a tool has read meanwhile start none again."""
+        self._loop = None
+        tasks = tuple(self._tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for server in self._servers or ():
             await server.stop()
         self._worker.close()

@@ -221,3 +221,14 @@ async def test_known_server_of_this_machine_finds_an_error(bench, spec):
     server = servers.servers[0]
     await until(lambda: "New errors" in text or server.late or not server.running)
     assert "New errors" in text or server.late
+
+
+async def test_a_file_that_is_read_while_the_servers_close_starts_none(bench):
+    servers = bench.open()
+    path = bench.file("a.toy", "one\n")
+    servers.note_read(path, "one\n")  # as a thread of a tool does it
+    await servers.close()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert servers.servers[0].state == "waiting"
+    assert servers._worker._process is None
