@@ -198,9 +198,12 @@ async def _choose_other_server(asker: Asker, address: str = "", hint: str = "") 
     title = "Its address, such as https://models.example.com/v1"
     question = f"{hint}\n{title}" if hint else title
     while True:
+        earlier_address = address
         address = (await asker.ask(question, draft=address)).strip()
         if not address:
             return ""
+        if address != earlier_address:
+            key = ""  # it was typed for another server
         answer = await asyncio.to_thread(llm.list_models_at, address, key)
         while answer.needs_key:
             refused_note = "The server refused this key. " if key else ""

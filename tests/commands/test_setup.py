@@ -2,10 +2,11 @@ import pytest
 from fakes.local_servers import local_server, models
 from fakes.model_server import failure
 
+from ouro import llm
 from ouro.commands.model_keys import doubt_about_key, read_key
 from ouro.commands.model_setup import set_up, set_up_and_test
 from ouro.display import Choice
-from ouro.llm import ModelEntry, ModelsFile, read_models_file
+from ouro.llm import ModelEntry, ModelsFile, ServerModels, read_models_file
 from ouro.utils.ouro_paths import get_models_path
 
 
@@ -264,3 +265,23 @@ async def test_a_doubted_key_can_be_used_or_given_up():
     person = Person("anthropic", "x", None, "anthropic", "y", "keep", "anthropic/claude-sonnet-5")
     assert await set_up(person) == "anthropic/claude-sonnet-5"
     assert read_models_file(get_models_path()).models["anthropic/*"].api_key == "y"
+
+
+async def test_a_key_is_only_sent_to_the_address_that_it_was_typed_for(monkeypatch):
+    asked = []
+
+    def list_models_at(address, key):
+        asked.append((address, key))
+        if not key and address == "https://one.test":
+            return ServerModels(address, needs_key=True)
+        problem = "HTTP 404" if address == "https://one.test" else ""
+        return ServerModels(address, {"openai/a": None}, problem=problem)
+
+    monkeypatch.setattr(llm, "list_models_at", list_models_at)
+    answers = ("https://one.test", "sk-of-the-first", "again", "https://two.test", "openai/a")
+    assert await set_up(Person("other", *answers)) == "openai/a"
+    assert asked == [
+        ("https://one.test", ""),
+        ("https://one.test", "sk-of-the-first"),
+        ("https://two.test", ""),
+    ]
