@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ouro import extensions
 from ouro.commands.action import Answer, confirm
 from ouro.commands.render import line, table
-from ouro.errors import UsageError
+from ouro.errors import OuroError, UsageError, plain_error
 
 if TYPE_CHECKING:
     from ouro.commands.shell_context import ShellContext
@@ -48,27 +48,42 @@ async def list_plugins(_context: ShellContext) -> Answer:
 
 async def update_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
     """Fetch the named plugin again, or all if the name is empty. Those whose files changed are shown,
-    and installed if the user agrees. Returns what was done with each.
+    and installed if the user agrees. Returns what was done with each. If one of all cannot be
+    updated, the others still are, and the exit code is 1.
     """
     installed = extensions.installed_plugins()
     if name and name not in installed:
         raise UsageError(f"There is no plugin {name}.", "`ouro plugin list` shows them.")
-    outcomes: dict[str, str] = {}
-    for plugin_name in [name] if name else installed:
-        plugin = installed[plugin_name]
-        fetching = extensions.fetch_plugin(plugin.source, plugin.ref, plugin.path)
-        with fetching as (_name, folder, fetched):
-            changes = _changes_of_plugin(plugin_name, folder)
-            for change in changes:
-                context.say(f"  {change}")
-            outcomes[plugin_name] = "is up to date"
-            if changes:
-                answer = await _install(
-                    context, plugin_name, folder, plugin=fetched, assume_yes=yes
-                )
-                outcomes[plugin_name] = "updated" if answer.value["installed"] else "left as it is"
+    if name:
+        outcomes = {name: await _update(context, name, installed[name], yes)}
+        return Answer(outcomes, [line(f"{name}: {outcomes[name]}")])
+    outcomes = {}
+    failed = 0
+    for plugin_name, plugin in installed.items():
+        try:
+            outcomes[plugin_name] = await _update(context, plugin_name, plugin, yes)
+        except (OuroError, OSError) as error:
+            failed += 1
+            outcomes[plugin_name] = f"not updated: {plain_error(error).message}"
     lines = [line(f"{plugin_name}: {outcome}") for plugin_name, outcome in outcomes.items()]
-    return Answer(outcomes, lines or [line(_NO_PLUGINS)])
+    return Answer(outcomes, lines or [line(_NO_PLUGINS)], 1 if failed else 0)
+
+
+async def _update(
+    context: ShellContext, name: str, plugin: extensions.Plugin, assume_yes: bool
+) -> str:
+    """Fetch an installed plugin again, and install it if its files changed and the user agrees. Returns
+    what was done.
+    """
+    fetching = extensions.fetch_plugin(plugin.source, plugin.ref, plugin.path)
+    with fetching as (_name, folder, fetched):
+        changes = _changes_of_plugin(name, folder)
+        for change in changes:
+            context.say(f"  {change}")
+        if not changes:
+            return "is up to date"
+        answer = await _install(context, name, folder, plugin=fetched, assume_yes=assume_yes)
+        return "updated" if answer.value["installed"] else "left as it is"
 
 
 def _changes_of_plugin(name: str, fetched_folder: Path) -> Sequence[str]:

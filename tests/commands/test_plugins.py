@@ -1,6 +1,7 @@
 """`ouro plugin` with folders and git repositories on this machine."""
 
 import json
+import shutil
 
 import pytest
 from fakes.files import git, write
@@ -260,3 +261,18 @@ def test_a_plugin_that_cannot_be_replaced_stays_installed(home, tmp_path):
         install(name, tmp_path / "missing", plugin)
     assert (plugin_folder(name) / "commands/pdf.md").read_text() == "Read it."
     assert name in installed_plugins()
+
+
+def test_a_plugin_that_cannot_be_updated_does_not_stop_the_others(plugin, tmp_path, capsys):
+    other = tmp_path / "another"  # its name is before that of the first
+    write(other / ".claude-plugin/plugin.json", json.dumps({"name": "another", "version": "1"}))
+    write(other / "commands/x.md", "X.")
+    for folder in (other, plugin):
+        assert main(["plugin", "add", str(folder), "--yes"]) == 0
+    shutil.rmtree(other)
+    write(plugin / "commands/more.md", "More.")
+    capsys.readouterr()
+    assert main(["plugin", "update", "--yes"]) == 1
+    shown = capsys.readouterr().out
+    assert "another: not updated: " in shown
+    assert "review: updated" in shown
