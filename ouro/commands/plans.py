@@ -88,13 +88,26 @@ async def _act_on(front_end: FrontEnd, folder: PlanFolder, plan: PlanFile) -> No
     if chosen in _MODE_OF_CHOICE:
         await _carry_out(front_end, plan, chosen)
     elif chosen == "change":
-        body = (await front_end.edit(plan.body)).strip()
-        if body and body != plan.body:
-            await asyncio.to_thread(folder.write, replace(plan, body=body))
-            front_end.show(body)
+        await _edit(front_end, folder, plan)
     elif chosen == "delete":
         await asyncio.to_thread(partial(plan.path.unlink, missing_ok=True))
         front_end.say(f"Deleted {folder.relative_name(plan.path)}.")
+
+
+async def _edit(front_end: FrontEnd, folder: PlanFolder, plan: PlanFile) -> None:
+    """Let the user edit a plan. If the agent ticked off steps meanwhile, the edit is shown, but not
+    saved: UsageError is raised.
+    """
+    body = (await front_end.edit(plan.body)).strip()
+    if not body or body == plan.body:
+        return
+    present = await asyncio.to_thread(folder.read, plan.path) or plan
+    front_end.show(body)
+    if present.body != plan.body:
+        raise UsageError(
+            "The plan changed meanwhile: the edit above is not saved.", "Edit it again."
+        )
+    await asyncio.to_thread(folder.write, replace(present, body=body))
 
 
 async def _carry_out(front_end: FrontEnd, plan: PlanFile, mode: str) -> None:
