@@ -106,7 +106,8 @@ def setting_text(key: str) -> str:
 
 def _command_text(words: str) -> str:
     """What a slash command does, with examples; empty if there is no such command."""
-    command = find_command(words.removeprefix("/").split()[0])
+    name = words.removeprefix("/").partition(" ")[0]
+    command = find_command(name) if name else None
     if command is None:
         return ""
     examples = "".join(f"\n\n    /{example}" for example in command.examples)

@@ -307,13 +307,15 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
 
 def _split_date(words: list[str]) -> tuple[str, list[str]]:
     """The date at the beginning, and the other words. A date is one word (`2026-11-21`, `yesterday`),
-    or a number with its unit, and `ago` if it follows (`3 days ago`).
+    or a number with its unit, and `ago` if it follows (`3 days ago`). Raises UsageError without words.
     """
     match words:
         case [number, unit, "ago", *others] if number.isdecimal():
             return f"{number} {unit} ago", others
         case [number, unit, *others] if number.isdecimal():
             return f"{number} {unit}", others
+    if not words:
+        raise UsageError("Name a date.", commands=["memory at yesterday"])
     return words[0], words[1:]
 
 

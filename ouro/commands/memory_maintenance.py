@@ -72,14 +72,16 @@ async def consolidate(
 
     Args:
         what: `core`; `notes`; a scope, for its core; empty for the core and the notes.
-        core: only the core, as a flag instead of `what`.
-        notes: only the notes, as a flag instead of `what`.
+        core: only the core, as a flag instead of `what`; with `notes` both.
+        notes: only the notes, as a flag instead of `what`; with `core` both.
         yes: do not ask.
     """
     if what not in ("", "notes", "core", "user", "repo"):
         raise UsageError(
             f"`{what}` cannot be consolidated.", "Name `notes`, `core`, `user` or `repo`."
         )
+    if core and notes:
+        core = notes = False
     async with context.open_session() as session:
         maintenance = await _require_maintenance(context, session)
         manager = session.session_memory.require()

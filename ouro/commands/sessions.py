@@ -285,12 +285,13 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
     """
     deleted = await context.store.list_deleted() if purge else []
     candidates = [*await context.catalog.sessions(), *deleted]
-    named_sessions = [
-        find_session(candidates, query, context.catalog.is_here)
-        for query in dict.fromkeys(sessions)
-    ]
+    # By id: two queries may name the same session.
+    named_sessions: dict[str, SessionInfo] = {}
+    for query in sessions:
+        named = find_session(candidates, query, context.catalog.is_here)
+        named_sessions[named.id] = named
     removed = []
-    for info in named_sessions:
+    for info in named_sessions.values():
         is_in_trash = info in deleted
         if await _ask_and_remove(context, info, is_in_trash, is_sure=yes, for_good=purge):
             removed.append(info)

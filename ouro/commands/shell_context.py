@@ -174,12 +174,9 @@ class ShellContext:
             return work(MemoryAccess(editor, long_term.Timeline(stores), half_life))
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
-        """Accept or reject the pending change with this id; nothing is done if there is none."""
+        """Accept or reject the pending change with this id. Raises UsageError if there is none."""
         with self.folder.memory() as (editor, _stores):
-            for scope in editor.scopes:
-                for change in scope.proposals():
-                    if change.id == proposal:
-                        (scope.accept if accept else scope.reject)(change, editor.moment)
+            (editor.accept if accept else editor.reject)(proposal)
 
     async def set_repo_memory(self, *, on: bool) -> Path:
         """Switch the memory of this repository on or off; returns its folder. Raises UsageError if

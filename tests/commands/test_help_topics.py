@@ -79,3 +79,9 @@ async def test_help_in_a_session_shows_a_page_a_setting_or_a_command():
     await dispatch(front_end, "/help nothing-like-this")
     assert "There is no command, page or setting" in front_end.lines[-1][1]
     assert set(page_files()) > {"settings", "commands", "memory"}
+
+
+@pytest.mark.parametrize("topic", ["/", "#", "/ ", "//"])
+def test_a_topic_without_a_name_is_refused(topic, capsys):
+    assert main(["help", topic]) == 2
+    assert "There is no page about" in capsys.readouterr().err

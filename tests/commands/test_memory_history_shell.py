@@ -10,6 +10,8 @@ import sys
 import pytest
 from fakes.waiting import wait
 
+from ouro.commands.memory_history import _split_date
+from ouro.errors import UsageError
 from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
 from ouro.memory.long_term.store import user_store
@@ -186,3 +188,8 @@ def contrast(one: str, other: str) -> float:
 
     dark, light = sorted((luminance(one), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
+
+
+def test_an_empty_date_is_refused():
+    with pytest.raises(UsageError, match="Name a date"):
+        _split_date([])

@@ -83,3 +83,15 @@ async def test_a_message_that_was_delivered_meanwhile_is_not_changed(front_end):
     front_end.queue.change(9, "late")
     assert front_end.queue.remove(9) == ""
     assert front_end.queue.waiting == ("first steers", "second steers", "b", "c")
+
+
+async def test_the_edit_of_a_message_that_was_sent_meanwhile_is_shown(front_end, monkeypatch):
+    async def edit(_text):
+        front_end.queue._drafts.popleft()
+        return "a, but later"
+
+    monkeypatch.setattr(front_end, "edit", edit)
+    await dispatch(front_end, "/queue edit 3")
+    assert any("sent meanwhile" in text for _, text in front_end.lines)
+    assert "a, but later" in "".join(front_end.shown)
+    assert "a, but later" not in front_end.queue.waiting

@@ -141,3 +141,8 @@ def test_the_sessions_of_another_worktree_are_listed(
         "repository",
         "tree",
     }
+
+
+def test_a_session_that_is_named_twice_is_removed_once(store, capsys):
+    assert run("rm", "first", IDS[0], "--yes", "--purge") == 0
+    assert capsys.readouterr().out == "Deleted ae9f3c52 first\n"
