@@ -115,6 +115,10 @@ class LspConnection:
         """The number of checks in a row without an answer."""
         self._logged = 0
         """The number of lines that were sent on."""
+        self._must_ask = False
+        """Whether the server publishes no errors by itself: it said that it answers questions about
+        them, and has published none so far.
+        """
         self._failure = ""
         """Why ouro ends the server."""
         self._queries = Queries(self._ask)
@@ -243,7 +247,29 @@ class LspConnection:
         sent = {path: self._documents[path].sent for path in awaited & self._documents.keys()}
         # A server that has published nothing yet may still load the project.
         seconds = ANSWER_SECONDS if self._diagnostics.number else LOAD_SECONDS
-        return await self._diagnostics.wait_for_errors(sent, seconds) if sent else True
+        questions = [
+            asyncio.create_task(self._ask_for_errors(path, item.version))
+            for path, item in sent.items()
+            if self._must_ask
+        ]
+        try:
+            return await self._diagnostics.wait_for_errors(sent, seconds) if sent else True
+        finally:
+            for question in questions:
+                question.cancel()
+
+    async def _ask_for_errors(self, path: str, version: int) -> None:
+        """Ask for the errors of a document, and record the answer as if it had been published. One
+        that is no list of errors is ignored.
+        """
+        uri = Path(path).as_uri()
+        params = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
+        with suppress(RequestFailed, TimeoutError):
+            answer = await self._ask("textDocument/diagnostic", params)
+            if isinstance(answer, dict) and isinstance(answer.get("items"), list):
+                self._diagnostics.publish(
+                    {"uri": uri, "version": version, "diagnostics": answer["items"]}
+                )
 
     def _open(self, path: str, text: str, language: str) -> None:
         """Open a document, or send its text if it is open and the text has changed. If more than
@@ -324,6 +350,7 @@ class LspConnection:
         settings = types.DidChangeConfigurationParams(request["settings"])
         self._notify("workspace/didChangeConfiguration", settings)
         capabilities = answer["capabilities"]
+        self._must_ask = bool(capabilities.get("diagnosticProvider"))
         info = answer.get("serverInfo") if isinstance(answer.get("serverInfo"), dict) else {}
         providers = {
             "symbols": capabilities.get("documentSymbolProvider")
@@ -371,6 +398,7 @@ class LspConnection:
         elif number is not None:
             self._on_request(str(method), number, message.get("params"))
         elif method == "textDocument/publishDiagnostics":
+            self._must_ask = False
             self._diagnostics.publish(message.get("params"))
         elif method == "window/logMessage":
             params = message.get("params")

@@ -145,7 +145,7 @@ def changed(uri: str, text: str, version: int) -> None:
     documents[uri], versions[uri] = text, version
     if MODE == "die on change" and "wrong" in text:
         os._exit(3)
-    if MODE == "silent":
+    if MODE in ("silent", "pull"):
         return
     time.sleep(OPTIONS.get("slow", 0))
     for other in dict.fromkeys([uri, *documents]):
@@ -165,6 +165,8 @@ def answer(method: str, params: dict) -> object:
         column = params["position"]["character"]
         word = re.match(r"\w*", line[column:])[0]
     match method:
+        case "textDocument/diagnostic" if MODE == "pull":
+            return {"kind": "full", "items": errors_of(place)}
         case "textDocument/definition":
             return [
                 {"uri": uri, "range": span(line, column, len(word))}
@@ -248,6 +250,8 @@ def main() -> None:
                 ),
                 True,
             )
+            if MODE in ("pull", "push and pull"):
+                capabilities["diagnosticProvider"] = {"interFileDependencies": False}
             send(
                 {
                     "id": number,

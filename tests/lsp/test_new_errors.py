@@ -23,6 +23,19 @@ async def test_wrong_edit_shows_the_error_and_its_correction_none(bench):
     assert "error" not in await bench.edit("a.toy", "wrong turn", "right turn")
 
 
+@pytest.mark.parametrize("mode", ["pull", "push and pull"])
+async def test_a_server_that_publishes_nothing_is_asked(bench, mode):
+    """anomalyco/opencode#3116: it was ended after two changes, as one that is silent."""
+    [server] = bench.open(mode=mode).servers
+    bench.file("a.toy", "one\ntwo\n")
+    await bench.read("a.toy")
+    for word in ("turn", "way", "end"):
+        text = await bench.edit("a.toy", "two", f"two\nwrong {word}")
+        assert f"{word} is wrong" in text
+    assert "error" not in await bench.edit("a.toy", "wrong turn", "right turn")
+    assert server.state == "ready"
+
+
 async def test_file_that_was_not_read_is_compared_with_what_it_was(bench):
     bench.open()
     bench.file("a.toy", "wrong before\n")
