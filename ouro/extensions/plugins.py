@@ -168,7 +168,7 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
     Args:
         source: a folder, `owner/name`, or the address of a git repository.
         ref: a branch, tag or commit of the repository.
-        path: the folder of the plugin in the source.
+        path: the folder of the plugin in the source, or its name if the source is a marketplace.
 
     Raises:
         UsageError: it cannot be fetched, is too large, or is not a plugin.
@@ -176,6 +176,8 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
     """
     ensure_private_dir(plugins_dir())
     import tempfile  # imported late: it imports random
+
+    from ouro.extensions.marketplace import apply_entry, find_entry, list_plugins
 
     with tempfile.TemporaryDirectory(prefix=".new-", dir=plugins_dir()) as temporary:
         # Get the files of the source.
@@ -187,19 +189,23 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
             source, commit = _fetch(source, ref, source_folder)
 
         # Find the plugin in the source.
-        folder = (source_folder / path).resolve()
-        if not folder.is_relative_to(source_folder.resolve()) or not folder.is_dir():
-            raise UsageError(f"There is no folder `{path}` in {source}.")
+        market = _read_json(source_folder / MARKETPLACE, source_folder)
+        entry = find_entry(market, path)
+        folder = _folder_in_source(source_folder, string(entry.get("source")) or path, source)
         manifest = _read_json(folder / MANIFEST, folder)
-        if not manifest and (market := _read_json(folder / MARKETPLACE, folder)):
+        if not manifest and not entry and _read_json(folder / MARKETPLACE, folder):
             raise UsageError(
-                f"{source} is a marketplace. Add one of its plugins with --path:"
-                f" {_list_plugins(market)}."
+                f"{source} is a marketplace. Add one of its plugins with --path NAME:"
+                f" {list_plugins(market)}."
             )
+        _check_size_and_links(
+            folder
+        )  # before writing and copying: no link may lead out of the plugin
+        if entry:
+            manifest = apply_entry(folder, manifest, entry)
         name = _plugin_name(manifest, folder.name if path else "", source)
 
         # Refuse what is too large, leads elsewhere or is not a plugin.
-        _check_size_and_links(folder)  # before copying: no link may lead out of the plugin
         _copy_to_usual_folders(folder, manifest)
         _check_size_and_links(folder)  # the copies, too
         if all(line.startswith(_UNUSED_PREFIX) for line in describe_plugin(folder)):
@@ -419,13 +425,12 @@ def _all_files(folder: Path) -> Iterator[Path]:
         yield from (Path(parent) / name for name in (*links, *files))
 
 
-def _list_plugins(market: Mapping[str, Any]) -> str:
-    """The paths of the plugins that a marketplace has in its own repository, joined for a message.
-    If it has none there, the message says so.
-    """
-    sources = (string(item.get("source")) for item in dictionaries(market.get("plugins")))
-    paths = [one_line(source.removeprefix("./"), 80) for source in sources if source]
-    return ", ".join(paths[:40]) or "none of them is in this repository"
+def _folder_in_source(source_folder: Path, path: str, source: str) -> Path:
+    """The folder of a plugin in a fetched source. Raises UsageError if there is none."""
+    folder = (source_folder / path).resolve()
+    if not folder.is_relative_to(source_folder.resolve()) or not folder.is_dir():
+        raise UsageError(f"There is no folder or plugin `{one_line(path, 80)}` in {source}.")
+    return folder
 
 
 def _plugin_name(manifest: Mapping[str, Any], folder: str, source: str) -> str:

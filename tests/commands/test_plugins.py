@@ -174,7 +174,7 @@ def test_marketplace_lists_the_plugins_that_can_be_added(plugin, tmp_path, capsy
         json.dumps({"plugins": [{"name": "r", "source": "./review"}]}),
     )
     assert main(["plugin", "add", str(market), "--yes"]) == 2
-    assert "Add one of its plugins with --path: review." in capsys.readouterr().err
+    assert "Add one of its plugins with --path NAME: r." in capsys.readouterr().err
     assert main(["plugin", "add", str(market), "--path", "review", "--yes"]) == 0
     assert installed_plugins()["review"].path == "review"
 
@@ -276,3 +276,77 @@ def test_a_plugin_that_cannot_be_updated_does_not_stop_the_others(plugin, tmp_pa
     shown = capsys.readouterr().out
     assert "another: not updated: " in shown
     assert "review: updated" in shown
+
+
+@pytest.fixture
+def market(tmp_path):
+    """A marketplace: one plugin is all its entry, one is a folder, one is elsewhere."""
+    folder = tmp_path / "market"
+    server = {"command": "${CLAUDE_PLUGIN_ROOT}/serve"}
+    plugins = [
+        {
+            "name": "pages",
+            "source": "./",
+            "strict": False,
+            "version": "3",
+            "skills": ["./skills/pdf"],
+            "commands": "./more/run.md",
+            "hooks": {"Stop": [{"hooks": [{"command": "notify"}]}]},
+            "mcpServers": {"docs": server},
+        },
+        {"name": "core", "source": "./plugins/core", "commands": ["./extra"]},
+        {"name": "far", "source": {"source": "github", "repo": "acme/far"}},
+    ]
+    write(folder / ".claude-plugin/marketplace.json", json.dumps({"plugins": plugins}))
+    for name in ("pdf", "excel"):
+        write(folder / f"skills/{name}/SKILL.md", f"---\ndescription: {name}\n---\nUse it.")
+    write(folder / "more/run.md", "Run.")
+    write(folder / "plugins/core/.claude-plugin/plugin.json", '{"name": "core"}')
+    write(folder / "plugins/core/commands/own.md", "Own.")
+    write(folder / "plugins/core/extra/added.md", "Added.")
+    return folder
+
+
+def test_a_plugin_that_only_its_marketplace_describes_has_the_parts_that_are_named(
+    market, tmp_path, capsys
+):
+    """anthropics/claude-code#13543"""
+    assert main(["plugin", "add", str(market), "--path", "pages", "--yes"]) == 0
+    shown = capsys.readouterr().out
+    assert "The plugin pages 3 from" in shown
+    for line in (
+        "commands: run",
+        "skills: pdf\n",
+        "hooks.Stop: notify",
+        "${CLAUDE_PLUGIN_ROOT}/serve",
+    ):
+        assert line in shown
+    skills, _ = find_files("skills", tmp_path, trusted=False)
+    assert [skill.name for skill in skills] == ["pages:pdf"]
+    assert main(["plugin", "update", "pages", "--yes"]) == 0
+
+
+def test_the_entry_of_a_marketplace_adds_to_the_manifest(market, tmp_path):
+    assert main(["plugin", "add", str(market), "--path", "core", "--yes"]) == 0
+    commands, _ = find_files("commands", tmp_path, trusted=False)
+    assert {command.name for command in commands} == {"core:own", "core:added"}
+
+
+def test_a_marketplace_names_its_plugins_and_where_others_are(market, capsys):
+    assert main(["plugin", "add", str(market), "--yes"]) == 2
+    assert "with --path NAME: pages, core, far." in capsys.readouterr().err
+    assert main(["plugin", "add", str(market), "--path", "far", "--yes"]) == 2
+    assert "ouro plugin add acme/far" in capsys.readouterr().err
+
+
+def test_m1_a_link_of_a_marketplace_is_not_written_through(market, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    shared = market / "plugins/linked"
+    shared.mkdir()
+    (shared / ".claude-plugin").symlink_to(outside)
+    table = json.loads((market / ".claude-plugin/marketplace.json").read_text())
+    table["plugins"].append({"name": "linked", "source": "./plugins/linked", "hooks": {}})
+    (market / ".claude-plugin/marketplace.json").write_text(json.dumps(table))
+    main(["plugin", "add", str(market), "--path", "linked", "--yes"])
+    assert list(outside.iterdir()) == []
