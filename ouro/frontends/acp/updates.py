@@ -288,8 +288,12 @@ def notice(text: str) -> Update:
     return helpers.update_agent_message_text(f"\n\n{quoted}\n\n")
 
 
-def prompt_usage(usage: Usage) -> acp.Usage:
-    """The tokens of a prompt in the form of the protocol."""
+def prompt_usage(usage: Usage) -> acp.Usage | None:
+    """The tokens of a prompt in the form of the protocol; None if they are not known, as of a prompt
+    that was cancelled before the answer of the model had ended: a zero would be wrong.
+    """
+    if not (usage.input or usage.output):
+        return None
     return acp.Usage(
         total_tokens=usage.input + usage.output,
         input_tokens=usage.input,

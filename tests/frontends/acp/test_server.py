@@ -31,8 +31,9 @@ from fakes.ouro_program import ANTHROPIC, OuroProgram
 from ouro.events import Outcome, ToolStarted
 from ouro.frontends.acp.editor_session import EditorSession
 from ouro.frontends.acp.server import STOP_REASONS, _mcp_servers
-from ouro.frontends.acp.updates import EventUpdates
+from ouro.frontends.acp.updates import EventUpdates, prompt_usage
 from ouro.llm import call
+from ouro.messages import Usage
 
 
 @pytest.fixture
@@ -560,6 +561,12 @@ async def test_an_answer_that_is_cut_ends_with_max_tokens(ouro):
         assert await connection.say("Tell.") == "max_tokens"
     assert len(editor.asked) == 1
     assert editor.text.startswith("Once upon a\n\n> ")
+
+
+def test_tokens_that_are_not_known_are_not_named():
+    """anomalyco/opencode#25899: a cancelled prompt has used tokens, though none were counted."""
+    assert prompt_usage(Usage()) is None
+    assert prompt_usage(Usage(input=5, output=2)).total_tokens == 7
 
 
 def test_every_outcome_has_a_stop_reason():
