@@ -135,13 +135,22 @@ async def _follow(context: SessionContext, number: int) -> None:
         return
     failed = [check for check in checks if check.bucket == "fail"]
     if not failed:
-        emit(Notice(f"#{number}: {plural(len(checks), 'check')} ended, none failed."))
+        emit(Notice(f"#{number}: {_describe_end(checks)}"))
         return
     log = await asyncio.to_thread(_failed_log, cwd, failed)
     names = ", ".join(one_line(check.name, 60) for check in failed)
     text = FAILED_PROMPT.format(piped=PIPED, log=log, checks=f"Checks ({names})", number=number)
     if context.front_end.session is session:  # the user may have opened another one meanwhile
         await context.front_end.send(text)
+
+
+def _describe_end(checks: list[PullRequestCheck]) -> str:
+    """A sentence about checks of which none has failed. There may be none yet after a push."""
+    if not checks:
+        return "there are no checks. If they begin later, use /pr follow again."
+    cancelled = sum(check.bucket == "cancel" for check in checks)
+    cancelled_note = f", {cancelled} cancelled" if cancelled else ""
+    return f"{plural(len(checks), 'check')} ended, none failed{cancelled_note}."
 
 
 def _failed_log(cwd: Path, failed: list[PullRequestCheck]) -> str:

@@ -141,3 +141,16 @@ async def test_another_word_is_refused(tmp_path, gh):
 def own_texts(here):
     messages = here.session.memory.messages()
     return [message.text for message in messages if message.role == "user" and message.text]
+
+
+@pytest.mark.parametrize(
+    ("buckets", "text"),
+    [
+        ((), "there are no checks. If they begin later, use /pr follow again."),
+        (("pass", "skipping"), "2 checks ended, none failed."),
+        (("pass", "cancel"), "2 checks ended, none failed, 1 cancelled."),
+    ],
+)
+def test_the_end_of_checks_claims_nothing_of_checks_that_did_not_pass(buckets, text):
+    checks = [pull_request.PullRequestCheck("tests", bucket) for bucket in buckets]
+    assert pull_request._describe_end(checks) == text

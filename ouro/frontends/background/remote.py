@@ -474,6 +474,8 @@ class RemoteTurns(TurnQueue):
                 self._receive(session, method, params)
             except (KeyError, TypeError, msgspec.ValidationError) as error:
                 log.warning("a message of the host is not understood: %s: %s", method, error)
+            except Exception:  # noqa: BLE001 (the front end outlives a defect of one message)
+                log.exception("a message of the host was not shown: %s", method)
         self._show_end("its process is gone", session)
 
     def _show_current_work(self, session: RemoteSession) -> None:

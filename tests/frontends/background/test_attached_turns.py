@@ -143,3 +143,18 @@ async def test_messages_that_wait_for_the_session_are_edited_and_removed_here():
     turns.change(1, "2")
     assert turns.remove(0) == "one"
     assert turns.waiting == ("2",)
+
+
+async def test_an_event_that_cannot_be_shown_does_not_end_the_view(home, monkeypatch):
+    async with attached() as (hosted, _turns, screen):
+        show, failures = screen.show, [RuntimeError("no such widget")]
+
+        def fail_first(event):
+            if failures:
+                raise failures.pop()
+            show(event)
+
+        monkeypatch.setattr(screen, "show", fail_first)
+        for text in ("lost", "shown"):
+            hosted.host.show(Notice(text))
+        await until(lambda: screen.notices == ["shown"])
