@@ -30,7 +30,7 @@ from ouro.memory.long_term.capture.private_statements import may_keep
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.statement_questions import (
     ask_scope,
-    find_replaced_by_model,
+    find_effect_by_model,
     rank_near,
 )
 from ouro.memory.long_term.core_consolidator import says_all
@@ -155,6 +155,13 @@ class _Candidate(NamedTuple):
     sentence: str
     is_in_doubt: bool
     """Whether signs of writing show that the user may not state it."""
+
+
+class _NoteEffect(NamedTuple):
+    """What a statement does to a note."""
+
+    verb: Literal["supersede", "confirm"]
+    note: Note
 
 
 class _SentenceLabel(msgspec.Struct):
@@ -441,10 +448,10 @@ async def _make_operation(
         return Operation("confirm", target=same_note.id, scope=same_note.scope)
     near = find_on_subject(text, limits.shown)[:2]
     if not replaced:
-        for note in near:
-            if await says_all(ask, note.text, text):
-                return Operation("confirm", target=note.id, scope=note.scope)
-        replaced = await _ask_what_is_replaced(ask, text, limits.shown)
+        effect = await _find_effect(ask, text, near, limits.shown)
+        if effect and effect.verb == "confirm":
+            return Operation("confirm", target=effect.note.id, scope=effect.note.scope)
+        replaced = [effect.note] if effect else []
 
     # Add it, or complete its text with that of the note that it replaces.
     is_change = any(has(group, text) for group in CHANGES)
@@ -453,17 +460,22 @@ async def _make_operation(
     if not replaced or end:  # what ends soon does not replace what lasts
         operation = await _make_addition(ask, dated_text, near, limits)
         return replace(operation, until=end.isoformat()) if operation and end else operation
-    is_part = says_only_the_change(dated_text, replaced[0].text)
-    if is_part or has("pronoun", dated_text):
+    return await _make_completed_replacement(ask, dated_text, replaced[0])
+
+
+async def _make_completed_replacement(ask: AskModel, text: str, old: Note) -> Operation:
+    """Make the operation that replaces the note `old` with a statement. A statement that says only
+    what changes is completed with the rest of the note first. Raises ModelError.
+    """
+    is_part = says_only_the_change(text, old.text)
+    if is_part or has("pronoun", text):
         # The statement stands alone: no sentence comes before the one with the new value.
-        completion = await complete_correction(
-            ask, said=dated_text, sentence=dated_text, notes=replaced[:1]
-        )
+        completion = await complete_correction(ask, said=text, sentence=text, notes=[old])
         if completion:
-            dated_text, _ = completion
+            text, _ = completion
         elif is_part:
-            dated_text = quote_changed_note(dated_text, replaced[0].text)
-    return _make_replacement(dated_text, replaced[0])
+            text = quote_changed_note(text, old.text)
+    return _make_replacement(text, old)
 
 
 async def _make_addition(
@@ -492,13 +504,18 @@ async def _make_addition(
     )
 
 
-async def _ask_what_is_replaced(ask: AskModel, text: str, shown: Sequence[Note]) -> list[Note]:
-    """Ask a model which note is on the same subject as a statement, so that the statement replaces
-    it. Returns a list of only that note, or an empty list if there is none. Raises ModelError.
+async def _find_effect(
+    ask: AskModel, text: str, near: Sequence[Note], shown: Sequence[Note]
+) -> _NoteEffect | None:
+    """Ask a model which note a statement replaces or repeats; None if there is none. The notes `near`
+    are on its subject by the rules. Raises ModelError.
     """
-    near = [shown[index] for index in rank_near(text, _texts(shown))]
-    index = await find_replaced_by_model(ask, text, _texts(near))
-    return [] if index is None else [near[index]]
+    for note in near:
+        if await says_all(ask, note.text, text):
+            return _NoteEffect("confirm", note)
+    compared = [shown[index] for index in rank_near(text, _texts(shown))]
+    effect = await find_effect_by_model(ask, text, _texts(compared))
+    return _NoteEffect(effect.verb, compared[effect.entry_index]) if effect else None
 
 
 def _make_replacement(text: str, old: Note) -> Operation:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
 from ouro.memory.index import STOP_WORDS, find_stems, is_function_word, word_starts
 from ouro.memory.long_term.git.values import Scope
+from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.statement_patterns import has
 from ouro.memory.long_term.supersession import corrects, subject_words
 from ouro.memory.side_calls import AskModel
@@ -27,6 +28,8 @@ MAX_NEAR = 6
 """The entries that a statement is compared with, at most."""
 _MIN_DENIED = 0.6
 """The share of the subject words of an entry that a denial of it has."""
+_MIN_SHORT_FORM = 3
+"""The least letters of a short form: `Jon` for `Jonathan`."""
 _MAX_TEXT = 400
 _Name = Annotated[str, msgspec.Meta(max_length=80)]
 _WORD = re.compile(r"[^\W_]+")
@@ -125,6 +128,70 @@ _STATE_EXAMPLES = (
     ("दुकान में रोटी मिलती है।", "दुकान में अब रोटी नहीं मिलती।", "दुकान में अब रोटी नहीं मिलती।"),
 )
 """Two statements, and what holds after both."""
+_ASK_PART = """\
+The second statement changes the first one. Does it change all of the first one, or only a part: some people, one \
+place, one time, one kind? Name this part with words of the second statement; "all" if it names none."""
+_PART_EXAMPLES = (
+    ("The cat eats fish.", "The cat gets chicken now.", "all"),
+    ("Karl cleans the windows.", "Olga cleans the windows on Sundays.", "on Sundays"),
+    ("Die Kantine öffnet um elf.", "Die Kantine öffnet erst um zwölf.", "all"),
+    ("Die Kantine öffnet um elf.", "Für Gäste öffnet die Kantine um zehn.", "Gäste"),
+    ("Parcels are kept for 9 days.", "The boss wants 5 days for parcels.", "all"),
+    (
+        "Parcels are kept for 9 days.",
+        "Parcels from Norway stay for 20 days.",
+        "parcels from Norway",
+    ),
+    ("Pintamos con azul.", "El azul salió caro, pintamos con gris.", "all"),
+    ("La boutique ferme à 18 h.", "En août, la boutique ferme à 16 h.", "en août"),
+    ("菜单用英文。", "菜单改成用法文。", "all"),
+    ("部屋の鍵は受付にある。", "二階の部屋の鍵は事務室にある。", "二階の部屋"),
+    ("Invoices are sent by post.", "The post lost too many of them, we mail invoices.", "all"),
+    ("A soup costs 5 euros.", "Small soups cost 3 euros.", "small soups"),
+    ("Karl owns the keys.", "Karl gave the keys to Anna.", "all"),
+    ("We sing in the hall.", "If it rains, we sing in the barn.", "if it rains"),
+)
+"""Two statements, and the part of the first that the second changes."""
+_ASK_VALUES = """\
+Two notes are about one subject. Name what each of them says about it: the value, in one to five English words. Use \
+the same words only if both say the same."""
+_VALUE_EXAMPLES = (
+    ("colour of the paint", "Pintamos con azul.", "We paint in blue.", "blue", "blue"),
+    ("food of the cat", "The cat eats fish.", "The cat gets chicken.", "fish", "chicken"),
+    (
+        "closing time of the shop",
+        "La boutique ferme à 18 h.",
+        "The shop is open until 6 p.m.",
+        "6 p.m.",
+        "6 p.m.",
+    ),
+    ("keys", "Karl has the keys.", "The keys open the barn.", "Karl has them", "open the barn"),
+    ("length of reports", "Ich mag lange Berichte.", "Lieber kurze Berichte.", "long", "short"),
+    (
+        "window cleaner",
+        "Karl cleans the windows.",
+        "Our window cleaner is called Karl.",
+        "Karl",
+        "Karl",
+    ),
+    (
+        "parcels",
+        "Parcels are kept for 9 days.",
+        "Parcels are sent on Fridays.",
+        "kept for 9 days",
+        "sent on Fridays",
+    ),
+    ("language of the menu", "菜单用英文。", "The menu is in English.", "English", "English"),
+    ("soup", "The soup is in the pot.", "The soup is for guests.", "in the pot", "for guests"),
+    (
+        "opening time of the canteen",
+        "Die Kantine öffnet um elf.",
+        "Die Kantine macht um 12 auf.",
+        "11",
+        "12",
+    ),
+)
+"""The subject of two notes, the notes, and the value that each of them has for it."""
 _ASK_SCOPE = """\
 A user of a coding assistant states something. "user": it is about the user, or how the assistant talks \
 to the user; it holds in every project. "project": it is about the code, the servers, the team or the work of one \
@@ -145,6 +212,15 @@ class _Subjects(msgspec.Struct):
     second: _Name
 
 
+class _Part(msgspec.Struct):
+    part: _Name
+
+
+class _Values(msgspec.Struct):
+    first: _Name
+    second: _Name
+
+
 class _State(msgspec.Struct):
     now: Annotated[str, msgspec.Meta(max_length=400)]
 
@@ -153,15 +229,24 @@ class _About(msgspec.Struct):
     about: Literal["user", "project"]
 
 
-async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[str]) -> int | None:
-    """The index in `near` of the first entry on the same subject as a statement, which replaces it;
-    None if the statement adds to all of them. Only the first `MAX_NEAR` are compared. Raises
-    ModelError.
+class NearEffect(NamedTuple):
+    """What a statement does to one of the entries near to it."""
 
-    Two facts on one subject may both hold, so a model says what holds after the statement.
+    verb: Literal["supersede", "confirm"]
+    entry_index: int
 
-    Entries that say the same must be left out of `near`. Two sentences of one form that differ in
-    two places (`Lena owns billing`, `Omar owns search`) both hold: no model is asked.
+
+async def find_effect_by_model(
+    ask: AskModel, statement: str, near: Sequence[str]
+) -> NearEffect | None:
+    """What a statement does to the first entry in `near` that it replaces or repeats; None if it adds
+    to all of them. Only the first `MAX_NEAR` are compared. Raises ModelError.
+
+    Two facts on one subject may both hold, so a model says what holds after the statement, and
+    whether it changes only a part of the entry.
+
+    Two sentences of one form that differ in two places (`Lena owns billing`, `Omar owns search`)
+    both hold: no model is asked.
     """
     if has("adds", statement):
         return None
@@ -174,30 +259,54 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
     for index, (text, share) in enumerate(zip(compared, shares, strict=True)):
         if is_parallel(text, statement) or (needs_common_word and not share):
             continue
-        if await _is_on_subject_and_over(ask, text, statement, says_change):
-            return index
-        # Asked for the subjects, a small model may name what was left and what comes instead.
-        is_denied = is_denial and share >= _MIN_DENIED
-        if is_denied and not await ask_if_still_holds(ask, text, statement):
-            return index
+        verb = await _ask_effect(
+            ask,
+            text,
+            statement,
+            says_change=says_change,
+            is_denied=is_denial and share >= _MIN_DENIED,
+        )
+        if verb:
+            return NearEffect(verb, index)
     return None
 
 
-async def _is_on_subject_and_over(
-    ask: AskModel, text: str, statement: str, says_change: bool
-) -> bool:
-    """Whether a model names the same subject for a text and a later statement, and the text does
-    not hold any more. Raises ModelError.
+async def _ask_effect(
+    ask: AskModel, text: str, statement: str, *, says_change: bool, is_denied: bool
+) -> Literal["supersede", "confirm"] | None:
+    """What a later statement does to a text, by a model; None if both hold. Raises ModelError.
+
+    Args:
+        says_change: the statement says that something changes.
+        is_denied: it denies most words of the text. Asked for the subjects, a small model may name
+            what was left and what comes instead.
     """
-    if not await _ask_if_same_subject(ask, text, statement):
-        return False
-    # A small model likes to repeat a name: asked in the reverse order, it rarely does so again. A
-    # word in common was not enough: `format of invoices`, `time of sending invoices`.
-    if not await _ask_if_same_subject(ask, statement, text):
-        return False
+    subject = await _name_common_subject(ask, text, statement)
+    if not subject and not is_denied:
+        return None
     # What says itself that something changes needs no further question: a small model writes the
     # earlier and the later statement, one after the other.
-    return says_change or not await ask_if_still_holds(ask, text, statement)
+    says_over = bool(subject) and says_change
+    is_over = says_over or not await ask_if_still_holds(ask, text, statement)
+    # A small model likes to write only the later statement. A duplicate is better than a loss.
+    if is_over and not await ask_if_partial(ask, text, statement):
+        return "supersede"
+    return await _ask_if_repeated(ask, subject, text, statement) if subject else None
+
+
+async def _name_common_subject(ask: AskModel, first: str, second: str) -> str:
+    """The subject of two statements if a model names the same for both, in both orders; else empty.
+    Raises ModelError.
+    """
+    subjects = await _name_subjects(ask, first, second)
+    if subjects is None or not _is_same_name(subjects.first, subjects.second):
+        return ""
+    # A small model likes to repeat a name: asked in the reverse order, it rarely does so again. A
+    # word in common was not enough: `format of invoices`, `time of sending invoices`.
+    reverse = await _name_subjects(ask, second, first)
+    if reverse is None or not _is_same_name(reverse.first, reverse.second):
+        return ""
+    return subjects.first
 
 
 def _share_of_common_words(text: str, statement: str) -> float:
@@ -206,12 +315,75 @@ def _share_of_common_words(text: str, statement: str) -> float:
     return len(words & subject_words(statement)) / len(words) if words else 0.0
 
 
-async def _ask_if_same_subject(ask: AskModel, first: str, second: str) -> bool:
-    """Whether a model names one subject for two statements; False without a usable answer. Raises
-    ModelError.
+async def ask_if_partial(ask: AskModel, text: str, statement: str) -> bool:
+    """Whether a later statement changes only a part of what a text says (`The limit is 5`, `For
+    guests the limit is 9`): a model names the part, with a word that is in the statement and not
+    in the text. False without a usable answer. Raises ModelError.
     """
-    subjects = await _name_subjects(ask, first, second)
-    return subjects is not None and _is_same_name(subjects.first, subjects.second)
+    messages = [system(_ASK_PART)]
+    for first, second, part in _PART_EXAMPLES:
+        answer = msgspec.json.encode(_Part(part)).decode()
+        messages += [user(_quote_pair(first, second)), assistant(answer)]
+    messages.append(user(_quote_pair(text, statement)))
+    answer_of_model = decode_answer(await ask(messages, schema_of(_Part)), _Part)
+    if answer_of_model is None:
+        return False
+    part = answer_of_model.part
+    # `From now on` and `has moved` name no part of what holds.
+    if any(has(group, part) for group in ("changes", "henceforth", "switched")):
+        return False
+    named_words = words_and_numbers(part) & words_and_numbers(statement)
+    return bool(named_words - words_and_numbers(text))
+
+
+async def _ask_if_repeated(
+    ask: AskModel, subject: str, text: str, statement: str
+) -> Literal["supersede", "confirm"] | None:
+    """Whether a statement on the subject of a text says the same in other words, by a model that
+    names the value of each: "confirm" if the values are equal; "supersede" if one is a short form
+    of the other (`Postgres`, `PostgreSQL`), which may be a correction. None if it says something
+    else or more. Raises ModelError.
+    """
+    says_more = (
+        not has_names_of(text, statement)
+        or has("negative", text) != has("negative", statement)
+        or _count_clauses(statement) > _count_clauses(text)
+    )
+    messages = [system(_ASK_VALUES)]
+    for about, first, second, value, other_value in _VALUE_EXAMPLES:
+        answer = msgspec.json.encode(_Values(value, other_value)).decode()
+        messages += [user(_quote_values(about, first, second)), assistant(answer)]
+    messages.append(user(_quote_values(subject, text, statement)))
+    values = decode_answer(await ask(messages, schema_of(_Values)), _Values)
+    if values is None:
+        return None
+    if not says_more and _name_words(values.first) == _name_words(values.second) != set():
+        return "confirm"
+    return "supersede" if _is_short_form(values.first, values.second) else None
+
+
+def _is_short_form(first: str, second: str) -> bool:
+    """Whether two values differ only in words that begin another one: `Jon Hall`, `Jonathan Hall`."""
+    first_words, second_words = (_WORD.findall(value.casefold()) for value in (first, second))
+    if first_words == second_words or len(first_words) != len(second_words):
+        return False
+    return all(map(_is_same_or_shorter, first_words, second_words))
+
+
+def _is_same_or_shorter(word: str, other: str) -> bool:
+    """Whether two words are equal, or one, of at least `_MIN_SHORT_FORM` letters, begins the other."""
+    if word == other:
+        return True
+    shorter, longer = sorted((word, other), key=len)
+    return shorter.isalpha() and len(shorter) >= _MIN_SHORT_FORM and longer.startswith(shorter)
+
+
+def _count_clauses(text: str) -> int:
+    return len(_CLAUSE_END.split(text))
+
+
+def _quote_values(subject: str, first: str, second: str) -> str:
+    return f"Subject: {subject}\n{_quote_pair(first, second)}"
 
 
 async def ask_if_still_holds(ask: AskModel, earlier: str, later: str) -> bool:

@@ -4,14 +4,23 @@ import json
 
 import pytest
 
+from ouro.memory.long_term.capture.operations import OperationLimits
+from ouro.memory.long_term.capture.small_model import read_statement
 from ouro.memory.long_term.capture.statement_questions import (
     MAX_NEAR,
     ask_if_still_holds,
     ask_scope,
-    find_replaced_by_model,
+    find_effect_by_model,
     is_parallel,
     rank_near,
 )
+from ouro.memory.long_term.notes.note import Note
+
+
+async def find_replaced(ask, statement, near):
+    """The index of the entry that a statement replaces; None if it replaces none."""
+    effect = await find_effect_by_model(ask, statement, near)
+    return effect.entry_index if effect and effect.verb == "supersede" else None
 
 
 def subjects(first, second):
@@ -35,7 +44,7 @@ def subjects(first, second):
     ],
 )
 async def test_statement_replaces_only_what_has_the_same_subject(first, second, is_same):
-    found = await find_replaced_by_model(subjects(first, second), "Priya cuts them", ["Jonas did"])
+    found = await find_replaced(subjects(first, second), "Priya cuts them", ["Jonas did"])
     assert (found == 0) is is_same
 
 
@@ -43,9 +52,9 @@ async def test_unusable_answer_and_an_addition_replace_nothing():
     async def ask(messages, schema=None):
         return "I cannot say."
 
-    assert await find_replaced_by_model(ask, "The port is 1", ["The port is 2"]) is None
+    assert await find_replaced(ask, "The port is 1", ["The port is 2"]) is None
     same = subjects("port", "port")
-    assert await find_replaced_by_model(same, "The port is also 1", ["The port is 2"]) is None
+    assert await find_replaced(same, "The port is also 1", ["The port is 2"]) is None
 
 
 @pytest.mark.parametrize(
@@ -84,9 +93,9 @@ def one_subject_and_state(now, asked=None):
 async def test_second_fact_on_one_subject_replaces_nothing_if_the_first_still_holds():
     old = "Payments go through Mollie, at most 500 euros"
     both = one_subject_and_state("Payments go through Mollie, at most 500 euros; in Asia by Omise.")
-    assert await find_replaced_by_model(both, "For Asia payments go by Omise", [old]) is None
+    assert await find_replaced(both, "For Asia payments go by Omise", [old]) is None
     changed = one_subject_and_state("Payments go through Mollie, at most 900 euros.")
-    assert await find_replaced_by_model(changed, "Payments are 900 euros at most", [old]) == 0
+    assert await find_replaced(changed, "Payments are 900 euros at most", [old]) == 0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +104,7 @@ async def test_second_fact_on_one_subject_replaces_nothing_if_the_first_still_ho
 async def test_statement_that_denies_is_not_compared_with_what_holds(said):
     asked = []
     ask = one_subject_and_state(f"Payments go through Mollie; {said}", asked)
-    assert await find_replaced_by_model(ask, said, ["Payments go through Mollie"]) == 0
+    assert await find_replaced(ask, said, ["Payments go through Mollie"]) == 0
     assert asked == []
 
 
@@ -126,7 +135,7 @@ async def test_finished_change_replaces_what_a_model_only_joins_with_it(old, sai
     """A small model often writes both statements as what holds now."""
     is_finished_change = "too" not in said
     model = one_subject_and_state(f"{old}; {said}" if is_finished_change else said)
-    assert await find_replaced_by_model(model, said, [old]) == 0
+    assert await find_replaced(model, said, [old]) == 0
 
 
 async def test_scope_is_the_answer_of_the_model_or_unknown():
@@ -147,13 +156,13 @@ async def test_scope_is_the_answer_of_the_model_or_unknown():
 )
 async def test_denial_that_the_model_only_repeats_replaces_what_it_denies(old, said):
     repeated = one_subject_and_state(said)
-    assert await find_replaced_by_model(repeated, said, [old]) == 0
+    assert await find_replaced(repeated, said, [old]) == 0
 
 
 async def test_exception_with_all_words_of_a_rule_does_not_replace_it_if_both_are_named():
     rule, exception = "Wir liefern am Montag", "Im August: wir liefern am Montag nach Rom"
     both = one_subject_and_state("Wir liefern am Montag; im August liefern wir nach Rom")
-    assert await find_replaced_by_model(both, exception, [rule]) is None
+    assert await find_replaced(both, exception, [rule]) is None
 
 
 @pytest.mark.parametrize(
@@ -163,7 +172,7 @@ async def test_exception_with_all_words_of_a_rule_does_not_replace_it_if_both_ar
 async def test_what_holds_from_now_on_replaces_what_is_on_its_subject(said):
     old = "Commits werden per rebase gesammelt"
     both = one_subject_and_state(f"{old}; {said}")
-    assert await find_replaced_by_model(both, said, [old]) == 0
+    assert await find_replaced(both, said, [old]) == 0
 
 
 async def test_denial_is_not_compared_with_texts_that_share_no_word_if_others_do():
@@ -179,5 +188,71 @@ async def test_denial_is_not_compared_with_texts_that_share_no_word_if_others_do
         return json.dumps({"first": "pytest", "second": "nox"})
 
     said = "Los tests ya no van con pytest, ahora se lanzan con nox."
-    assert await find_replaced_by_model(ask, said, near) == 0
-    assert await find_replaced_by_model(ask, said, near[::-1]) == 1
+    assert await find_replaced(ask, said, near) == 0
+    assert await find_replaced(ask, said, near[::-1]) == 1
+
+
+def answers(now, *, part="all", values=("", "")):
+    """A model that names one subject for all statements, and answers the other questions so."""
+
+    async def ask(messages, schema=None):
+        fields = schema["properties"]
+        if "now" in fields:
+            return json.dumps({"now": now})
+        if "part" in fields:
+            return json.dumps({"part": part})
+        first, second = values if messages[-1].text.startswith("Subject: ") else ("port", "port")
+        return json.dumps({"first": first, "second": second})
+
+    return ask
+
+
+OLD = "The port is 8000"
+
+
+@pytest.mark.parametrize(
+    ("said", "part", "verb"),
+    [
+        ("On the test machines the port is 9000", "test machines", None),
+        ("Auf den Testrechnern ist der Port jetzt 9000", "Testrechnern", None),
+        ("On the test machines the port is not 8000", "the test machines", None),
+        ("The port is 9000", "all", "supersede"),
+        ("The port is 9000", "the port", "supersede"),
+        ("From now on the port is 9000", "from now on", "supersede"),
+        ("The port has moved to 9000", "has moved", "supersede"),
+        ("The port is 9000", "the port of the guests", "supersede"),  # nothing that was said
+    ],
+)
+async def test_statement_about_a_part_of_what_an_entry_says_replaces_nothing(said, part, verb):
+    """The model writes only the later statement as what holds."""
+    effect = await find_effect_by_model(answers(said, part=part), said, [OLD])
+    assert (effect.verb if effect else None) == verb
+
+
+@pytest.mark.parametrize(
+    ("old", "said", "values", "verb"),
+    [
+        ("The port is 8000", "We listen on 8000", ("8000", "8000"), "confirm"),
+        ("The port is 8000", "We listen on 9000", ("8000", "9000"), None),
+        ("The port is open", "We listen on 9000", ("open", "open"), None),  # a new number
+        ("Never use the port", "Use the port", ("use", "use"), None),
+        ("The port is 8000", "The port is 8000, ask Ida for it", ("8000", "8000"), None),
+        ("Ports belong to Jon", "Jonathan owns the ports", ("Jon", "Jonathan"), "supersede"),
+        ("Ports belong to Jo", "Joseph owns the ports", ("Jo", "Joseph"), None),
+        ("Ports are in Vault", "We keep ports in Hall Vault", ("Vault", "Hall Vault"), None),
+        ("The port is 8000", "We listen on 8000", ("", ""), None),
+    ],
+)
+async def test_statement_with_the_value_of_an_entry_repeats_it(old, said, values, verb):
+    """The model writes both sentences as what holds."""
+    effect = await find_effect_by_model(answers(f"{old}; {said}", values=values), said, [old])
+    assert (effect.verb if effect else None) == verb
+
+
+async def test_repeated_statement_confirms_the_note():
+    old = Note(id="mem_00000001", text="Our database is Postgres", scope="repo")
+    said = "We run Postgres as a database"
+    ask = answers(f"{old.text}; {said}", values=("Postgres", "Postgres"))
+    limits = OperationLimits([old], {"facts": "repo"}, ("user", "repo"))
+    operation = await read_statement(ask, said, limits)
+    assert (operation.verb, operation.target) == ("confirm", old.id)
