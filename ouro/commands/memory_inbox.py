@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, parse_indexes
-from ouro.commands.render import CommandText, View, line, table
+from ouro.commands.render import CommandText, View, ViewItem, line, table
 from ouro.errors import OuroError, UsageError
 from ouro.extensions import Checks
 from ouro.memory import long_term
 from ouro.utils.files import write_private
 from ouro.utils.git import find_root
 from ouro.utils.lenient_json import read_state
+from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_home
 from ouro.utils.prohibitions import forbidden_names
 from ouro.utils.text import one_line, plural
@@ -57,11 +58,12 @@ async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
     an item cannot be decided, a warning is shown, and the other items are decided.
 
     Args:
-        words: `accept` or `reject`, then numbers of the list, as `parse_indexes` reads them, or
-            `all`.
+        words: `accept` or `reject`, then numbers of the list that was shown last in this project, as
+            `parse_indexes` reads them, or `all`.
     """
     items = await context.memory(lambda memory: _items(memory, context.cwd), reports=False)
     if not words:
+        await asyncio.to_thread(_note_shown, context.cwd, items)
         return Answer(items, _list_view(items))
     verb, *number_words = words
     numbers = " ".join(number_words)
@@ -70,16 +72,63 @@ async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
             "Name what to decide: `accept 1,3`, `reject 2-5`, `accept all`.",
             commands=["memory inbox"],
         )
-    indexes = range(len(items)) if numbers == "all" else parse_indexes(numbers, len(items))
     decide = _accept if verb == "accept" else _reject
-    chosen = [items[index] for index in indexes]
-    view: View = []
+    chosen, view = items, list[ViewItem]()
+    if numbers != "all":
+        shown_ids = await asyncio.to_thread(_read_shown_ids, context.cwd)
+        chosen, view = _choose_by_number(items, shown_ids, numbers)
     for item in chosen:
         try:
             view += await decide(context, item)
         except OuroError as error:
             view.append(line(f"{item.id}: {error.message}", level="warning"))
     return Answer(chosen, view or [line("There is nothing to decide.")])
+
+
+def _choose_by_number(
+    items: Sequence[InboxItem], shown_ids: Sequence[str] | None, numbers: str
+) -> tuple[list[InboxItem], View]:
+    """The items that numbers name, and a warning for each that does not wait any more. A number is that
+    of the list that the user has seen: since then, items may have come or were decided, and another
+    item than the user read must not be accepted.
+
+    Args:
+        shown_ids: the ids of the list that was shown last; None if none was: then the present list
+            counts.
+
+    Raises:
+        UsageError: the list has no such number.
+    """
+    ids = [item.id for item in items] if shown_ids is None else shown_ids
+    if not ids and items:
+        raise UsageError("The list was empty when it was shown.", commands=["memory inbox"])
+    items_by_id = {item.id: item for item in items}
+    chosen: list[InboxItem] = []
+    view: View = []
+    for index in parse_indexes(numbers, len(ids)):
+        item = items_by_id.get(ids[index])
+        if item is not None:
+            chosen.append(item)
+        else:
+            view.append(line(f"{ids[index]} does not wait any more.", level="warning"))
+    return chosen, view
+
+
+def _note_shown(cwd: Path, items: Sequence[InboxItem]) -> None:
+    """Record which items were shown in this project, in this order. A failure is only logged: where
+    nothing can be written, nothing can be accepted either.
+    """
+    shown = read_state(_shown_path(), dict[str, list[str]])
+    shown[str(find_root(cwd))] = [item.id for item in items]
+    try:
+        write_private(_shown_path(), msgspec.json.encode(shown))
+    except OSError as error:
+        log.warning("the list of the inbox was not recorded: %s", error)
+
+
+def _read_shown_ids(cwd: Path) -> Sequence[str] | None:
+    """The ids of the items that were shown last in this project; None if no list was shown."""
+    return read_state(_shown_path(), dict[str, list[str]]).get(str(find_root(cwd)))
 
 
 def _items(memory: MemoryAccess, cwd: Path) -> list[InboxItem]:
@@ -169,6 +218,11 @@ async def _reject(context: ActionContext, item: InboxItem) -> View:
 def _dismissed_path() -> Path:
     """The file of the offers that the user rejected: `ROOT ID` of each."""
     return get_home() / "inbox_dismissed.json"
+
+
+def _shown_path() -> Path:
+    """The file of the lists that were shown last: the ids of each, by the root of the project."""
+    return get_home() / "inbox_shown.json"
 
 
 def _list_view(items: Sequence[InboxItem]) -> View:

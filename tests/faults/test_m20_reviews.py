@@ -107,6 +107,26 @@ async def test_m20_the_inbox_lists_accepts_and_rejects_them(home, repository, tm
     assert front_end.lines[-1][1] == "The inbox is empty."
 
 
+async def test_m20_a_number_of_the_inbox_is_that_of_the_list_that_was_seen(
+    home, repository, tmp_path
+):
+    conversation = Conversation(home / ".ouro", repository).connect()
+    front_end = FakeFrontEnd()
+    front_end.session.remember(conversation.manager)
+    front_end.session.cwd = repository
+    file = tmp_path / "comments.json"
+    file.write_text(json.dumps(COMMENTS[:3]))
+    await memory(front_end, f"import pr {file}")
+    await memory(front_end, "inbox")
+    ids = [found.id for found in conversation.manager.proposals()]
+    for number in (1, 2):  # the second is not the third of the list, which has moved up
+        await memory(front_end, f"inbox reject {number}")
+    assert [found.id for found in conversation.manager.proposals()] == ids[2:]
+    await memory(front_end, "inbox reject 1")
+    assert f"{ids[0]} does not wait any more" in front_end.lines[-1][1]
+    assert [found.id for found in conversation.manager.proposals()] == ids[2:]
+
+
 async def test_m20_gh_is_asked_for_the_number_only(home, repository, tmp_path, monkeypatch):
     program, asked = tmp_path / "bin" / "gh", tmp_path / "asked"
     program.parent.mkdir()
