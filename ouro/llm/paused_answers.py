@@ -34,7 +34,7 @@ class AnswerContent:
         number, delta = event.get("index"), event.get("delta")
         if type(number) is not int:
             return
-        # Called for each piece of each answer: 0.3 µs instead of 0.8 µs with a function for each field.
+        # Called for each piece of an answer: 0.3 µs, with a function for each field 0.8 µs.
         if type(delta) is dict:
             kind = delta.get("type")
             field = _PIECES.get(kind) if type(kind) is str else None
