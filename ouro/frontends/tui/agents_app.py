@@ -26,13 +26,14 @@ from ouro.frontends.background.background_sessions import (
 )
 from ouro.frontends.background.session_rows import MARKS, folder_name
 from ouro.frontends.session_format import format_age
+from ouro.frontends.tui.blocks.styled_lines import join_fitting
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.themes import ANSI, THEMES, make_theme
 from ouro.frontends.tui.widgets.question_panel import PermissionPanel, QuestionPanel
 from ouro.frontends.tui.widgets.question_stack import make_panel
-from ouro.utils.text import clean, dollars, one_line, plural
+from ouro.utils.text import clean, dollars, one_line, plural, without_marks
 
 POLL_SECONDS = 1.0
 LINES_PER_ROW = 2
@@ -43,6 +44,8 @@ REPLY_KEYS = "a digit answers · Tab another answer"
 MORE_KEYS = "Enter attach · x end · q leave"
 FIELD_KEYS = "Enter sends · Esc back"
 NO_SESSIONS = 'No session runs in the background.\n\nStart one: ouro --bg "fix the failing test"'
+MIN_WIDTH_FOR_ID = 60
+"""The minimum columns of a list with the ids of sessions: a narrower one has the room for titles."""
 _STATE_STYLES = {
     "waiting": "$warning bold",
     "working": "$success",
@@ -134,13 +137,13 @@ class AgentTable(Widget, can_focus=True):
         head = Content.assemble(
             ("❯ " if is_marked else "  ", "$mark bold"),
             (f"{MARKS[row.state]} {row.state:<8}", _STATE_STYLES[row.state]),
-            (f"{row.record.short_id}  ", "$muted"),
+            (f"{row.record.short_id}  " if width >= MIN_WIDTH_FOR_ID else "", "$muted"),
             (f"{one_line(folder_name(row), 16)}  ", "$secondary"),
             (one_line(clean(row.title), 120), "bold" if is_marked else ""),
         ).truncate(max(1, room), ellipsis=True)
         gap = " " * max(1, width - head.cell_length - len(figures))
         style = "$warning" if row.question is not None else "$muted"
-        last_line = Content.styled(f"    {one_line(clean(row.line), 300)}", style)
+        last_line = Content.styled(f"    {one_line(without_marks(row.line), 300)}", style)
         return (
             Content.assemble(head, gap, (figures, "$muted")),
             last_line.truncate(width, ellipsis=True),
@@ -206,6 +209,11 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         self._show_foot()
         self.set_interval(POLL_SECONDS, self._poll)
         self._poll()
+
+    def on_resize(self) -> None:
+        """Show the keys that fit now. Textual gives the app its new size only after this."""
+        if not self._session_to_end:
+            self.call_later(self._show_foot)
 
     async def on_unmount(self) -> None:
         await self._watch.close()
@@ -412,14 +420,15 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         self._head.update(" · ".join([title, *state_texts]))
 
     def _show_foot(self) -> None:
-        """Show the keys of the list or of the shown question."""
-        if self.panel is None:
-            self._say(KEYS)
-        elif self.panel.has_focus_within:
-            self._say(FIELD_KEYS)
-        else:
+        """Show the keys of the list or of the shown question, as many as fit into the width."""
+        keys = KEYS
+        if self.panel is not None and self.panel.has_focus_within:
+            keys = FIELD_KEYS
+        elif self.panel is not None:
             answers = PERMIT_KEYS if isinstance(self.panel, PermissionPanel) else REPLY_KEYS
-            self._say(f"{answers} · {MORE_KEYS}")
+            keys = f"{answers} · {MORE_KEYS}"
+        margins = 2
+        self._say(join_fitting(keys.split(" · "), self.size.width - margins, 1))
 
     def _say(self, text: str) -> None:
         self._foot.update(one_line(clean(text), 300))

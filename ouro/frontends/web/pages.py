@@ -22,7 +22,7 @@ from ouro.frontends.event_lines import PERMIT_LABELS, receipt_command
 from ouro.frontends.session_format import format_age
 from ouro.messages import Message, Text, Thinking
 from ouro.utils.ouro_paths import tilde
-from ouro.utils.text import clean, dollars, escape_invisible, one_line, plural
+from ouro.utils.text import clean, dollars, escape_invisible, one_line, plural, without_marks
 
 OPEN_DIFF_LINES = 80
 """A longer diff of a tool call is folded."""
@@ -170,7 +170,7 @@ def _session_row(row: AgentRow, now: datetime, *, is_open: bool) -> str:
     figures = " · ".join(filter(None, (dollars(row.cost), format_age(row.record.started_at, now))))
     current = ' aria-current="true"' if is_open else ""
     title = one_line(clean(row.title), 120) or row.record.short_id
-    last_line = one_line(clean(row.line), 240)
+    last_line = one_line(without_marks(row.line), 240)
     return (
         f'<a class="row {row.state}" href="#s/{escape_html(row.id)}"{current}>'
         f'<span class="state">{MARKS[row.state]} {_STATE_WORDS[row.state]}</span>'

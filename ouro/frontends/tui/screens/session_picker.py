@@ -375,6 +375,7 @@ class SessionPicker(Browser):
             self._end_question()
         elif self.has_class("-looking"):
             self.remove_class("-looking")
+            self._show_frame()
         else:
             self.dismiss(None)
 
@@ -413,6 +414,7 @@ class SessionPicker(Browser):
 
     async def _look_inside(self) -> None:
         self.toggle_class("-looking")
+        self._show_frame()
 
     async def _rename_session(self) -> None:
         """Ask for a new title and give it to the marked session."""
@@ -527,7 +529,7 @@ class SessionPicker(Browser):
             (key_text("pin_session"), "pin"),
             (key_text("delete_session"), "delete"),
             ("Tab", "search" if is_in_list else "list"),
-            ("Esc", self._esc),
+            ("Esc", "back" if self.has_class("-looking") else self._esc),
         ]
 
     def _headless_key(self) -> tuple[str, str]:

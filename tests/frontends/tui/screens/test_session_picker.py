@@ -302,11 +302,15 @@ async def test_preview_of_the_marked_session_is_beside_or_over_the_list(session_
         await pilot.press("tab", "up", "space")
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
         assert "write the documentation" not in screen_text(pilot.app)
+        assert "Esc back" in screen_text(pilot.app)
+        assert not pilot.app.screen.query_one("#browser-heading").display  # the list is covered
         await pilot.press("down")
         await until(pilot, lambda: "The session is empty." in screen_text(pilot.app))
         await pilot.press("escape", "up")
         await until(pilot, lambda: "❯ mend the broken" in screen_text(pilot.app))
         assert "write the documentation" in screen_text(pilot.app)
+        await until(pilot, lambda: "Esc back" not in screen_text(pilot.app))
+        assert pilot.app.screen.query_one("#browser-heading").display
 
 
 async def test_picker_lists_the_sessions_of_an_ambiguous_query(session_catalog):
