@@ -198,9 +198,8 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
                 f"{source} is a marketplace. Add one of its plugins with --path NAME:"
                 f" {list_plugins(market)}."
             )
-        _check_size_and_links(
-            folder
-        )  # before writing and copying: no link may lead out of the plugin
+        # Before writing and copying: no link may lead out of the plugin.
+        _check_size_and_links(folder)
         if entry:
             manifest = apply_entry(folder, manifest, entry)
         name = _plugin_name(manifest, folder.name if path else "", source)
