@@ -106,12 +106,19 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         return replies
 
     def _is_insert(self, piece: str | Insert) -> TypeGuard[Insert]:
-        """Whether a piece is replaced by what it inserts. A word after an `@` that is not a file
-        stays unchanged: it may be a name.
+        """Whether a piece is replaced by what it inserts. A word after an `@` that is no file, nor a
+        folder with a slash in its name, stays unchanged: it may be a name.
         """
         if isinstance(piece, str):
             return False
-        return piece.kind == "shell" or self.permissions.workspace.resolve(piece.what).is_file()
+        if piece.kind == "shell" or self._is_folder(piece):
+            return True
+        return self.permissions.workspace.resolve(piece.what).is_file()
+
+    def _is_folder(self, insert: Insert) -> bool:
+        """Whether an insert names a folder, so that its files are listed: `@docs/`, `@src/api`."""
+        is_path = insert.kind == "file" and "/" in insert.what
+        return is_path and self.permissions.workspace.resolve(insert.what).is_dir()
 
     @contextmanager
     def in_force(self, prompt: CommandPrompt, emit: Emit) -> Iterator[None]:
@@ -164,6 +171,9 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
     def _insert_call(self, insert: Insert) -> ToolCall:
         """The tool call that runs an insert."""
+        if self._is_folder(insert):
+            arguments = {"pattern": "**", "path": insert.what}
+            return ToolCall(f"command_{next(self.numbers)}", "glob", arguments)
         key, name = ("command", "shell") if insert.kind == "shell" else ("path", "read")
         return ToolCall(f"command_{next(self.numbers)}", name, {key: insert.what})
 

@@ -144,6 +144,19 @@ async def test_shell_and_file_inserts_are_run_and_shown(repository):
     await session.close()
 
 
+async def test_a_folder_that_is_written_with_a_slash_is_listed(repository):
+    """anomalyco/opencode#2356"""
+    write(repository / ".claude/commands/look.md", "See @docs/ and @docs/deep, not @docs.")
+    write(repository / "docs/deep/one.md", "The content.")
+    session, model = await opened(repository)
+    await run(session, "/look")
+    sent = command_in(model)
+    assert sent.count("docs/deep/one.md") == 2
+    assert "not @docs." in sent
+    assert "The content." not in sent
+    await session.close()
+
+
 async def test_include_loop_stops_at_the_first_file(repository):
     folder = repository / ".claude" / "commands"
     write(folder / "one.md", "One. @.claude/commands/two.md @.claude/commands/one.md")
