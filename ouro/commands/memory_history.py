@@ -69,6 +69,8 @@ async def diff(
         return await diff_with_agent(context, agent)
     if commits[:1] == ["since"]:
         commits, since = [], " ".join(commits[1:])
+        if not since:
+            raise UsageError("Name a date.", commands=["memory diff since yesterday"])
     if len(commits) > 2:
         raise UsageError(
             f"{plural(len(commits), 'commit')} are too many.",

@@ -10,7 +10,7 @@ import sys
 import pytest
 from fakes.waiting import wait
 
-from ouro.commands.memory_history import _split_date
+from ouro.commands.memory_history import _split_date, diff
 from ouro.errors import UsageError
 from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
@@ -193,3 +193,8 @@ def contrast(one: str, other: str) -> float:
 def test_an_empty_date_is_refused():
     with pytest.raises(UsageError, match="Name a date"):
         _split_date([])
+
+
+async def test_since_without_a_date_is_refused():
+    with pytest.raises(UsageError, match="Name a date"):
+        await diff(None, ["since"], since="")
