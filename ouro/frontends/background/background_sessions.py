@@ -152,9 +152,13 @@ class AgentWatch:
         """The connection to this session; it is opened if there is none. Raises what
         `HostConnection.open` raises.
         """
-        if record.id not in self._connections:
-            self._connections[record.id] = await HostConnection.open(record)
-        return self._connections[record.id]
+        if record.id in self._connections:
+            return self._connections[record.id]
+        opened = await HostConnection.open(record)
+        connection = self._connections.setdefault(record.id, opened)
+        if connection is not opened:  # another call has opened one meanwhile
+            await opened.close()
+        return connection
 
     async def close(self) -> None:
         for session_id in tuple(self._connections):

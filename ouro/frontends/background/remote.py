@@ -353,33 +353,33 @@ class RemoteTurns(TurnQueue):
         self.remove(len(waiting) - 1)
         return Draft(waiting[-1])
 
-    def remove(self, place: int) -> str:
-        """Ask the host to remove the message at this place of its queue, and show it as removed at once.
-        Returns its text; empty if the queue has no such place.
+    def remove(self, index: int) -> str:
+        """Ask the host to remove the message at this index of its queue, and show it as removed at once.
+        Returns its text; empty if the queue has no such index.
 
         Args:
-            place: counted from 0; the message at 0 is sent first.
+            index: counted from 0; the message at 0 is sent first.
         """
-        if self._remote is None or place >= len(self._remote.state.turn.waiting):
-            return self._remove_early(place)
+        if self._remote is None or index >= len(self._remote.state.turn.waiting):
+            return self._remove_early(index)
         turn = self._remote.state.turn
         self._remote.connection.send(
-            methods.extension_method(methods.WITHDRAW), place=place, message=turn.waiting[place]
+            methods.extension_method(methods.WITHDRAW), place=index, message=turn.waiting[index]
         )
-        waiting = (*turn.waiting[:place], *turn.waiting[place + 1 :])
+        waiting = (*turn.waiting[:index], *turn.waiting[index + 1 :])
         steering = turn.steering
-        if place < steering:  # the messages that steer come first
+        if index < steering:  # the messages that steer come first
             steering -= 1
         self._show_turn_state(self._remote, replace(turn, waiting=waiting, steering=steering))
-        return turn.waiting[place]
+        return turn.waiting[index]
 
-    def _remove_early(self, place: int) -> str:
-        """Remove a message that is kept here, at this place of `waiting`. Returns its text; empty if
+    def _remove_early(self, index: int) -> str:
+        """Remove a message that is kept here, at this index of `waiting`. Returns its text; empty if
         there is none.
         """
-        if not 0 <= place < len(self._early_drafts):
+        if not 0 <= index < len(self._early_drafts):
             return ""
-        draft = self._early_drafts.pop(place)
+        draft = self._early_drafts.pop(index)
         self._observer.queue_changed()
         return draft.text
 
@@ -407,8 +407,9 @@ class RemoteTurns(TurnQueue):
         waiting = (*turn.waiting[:index], text, *turn.waiting[index + 1 :])
         self._show_turn_state(self._remote, replace(turn, waiting=waiting))
 
-    def move(self, place: int, by: int) -> int:  # noqa: ARG002 (as TurnQueue names it)
-        return place
+    def move(self, index: int, by: int) -> int:  # noqa: ARG002 (as TurnQueue names it)
+        """Does nothing: messages are not moved while attached. Returns the same index."""
+        return index
 
     def interrupt(self) -> bool:
         """Ask the host to interrupt its turn; returns whether one runs."""

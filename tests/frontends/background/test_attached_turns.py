@@ -1,5 +1,6 @@
 """Messages of an attached front end: what the host refuses is shown again, and nothing is lost."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 from fakes.fake_session import Wait, says
@@ -8,6 +9,7 @@ from fakes.waiting import until
 
 from ouro.events import Notice, Reply
 from ouro.frontends.background import extension_methods as methods
+from ouro.frontends.background.background_sessions import AgentWatch
 from ouro.frontends.background.connection import HostConnection
 from ouro.frontends.background.remote import RemoteSession, RemoteTurns
 from ouro.session import Draft, TurnObserver
@@ -158,3 +160,13 @@ async def test_an_event_that_cannot_be_shown_does_not_end_the_view(home, monkeyp
         for text in ("lost", "shown"):
             hosted.host.show(Notice(text))
         await until(lambda: screen.notices == ["shown"])
+
+
+async def test_two_looks_at_a_session_share_one_connection(home):
+    async with HostedSession() as hosted:
+        record = BackgroundRecord(hosted.session.id, 1, "/project", "2026-11-28T20:00:00.000Z")
+        watch = AgentWatch()
+        first, second = await asyncio.gather(watch.connection(record), watch.connection(record))
+        assert first is second
+        await until(lambda: len(hosted.host._connections) == 1)
+        await watch.close()
