@@ -89,6 +89,8 @@ class MemoryHit(msgspec.Struct, frozen=True):
     archived: bool = False
     search_words: str = ""
     """Further words by which the note is found; they are not part of its text."""
+    lacks_vector: bool = False
+    """Whether it has no vector yet: then `vectors` of `parts` is the average of the others."""
     knows_only_english: bool = False
     """Whether the model of its vector is the local one: of two texts in another language it says
     little more than that they are in the same one.
@@ -314,7 +316,16 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
         if day_share := match_days(hit.at, request.question):
             parts["days"] = DAYS_WEIGHT * day_share
         if (score := sum(parts.values())) > 0:
-            hits.append(replace(hit, parts=parts, score=score, knows_only_english=is_local))
+            lacks_vector = bool(cosines) and hit.row_id not in cosines
+            hits.append(
+                replace(
+                    hit,
+                    parts=parts,
+                    score=score,
+                    lacks_vector=lacks_vector,
+                    knows_only_english=is_local,
+                )
+            )
     return hits
 
 

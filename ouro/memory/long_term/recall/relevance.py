@@ -151,10 +151,10 @@ def common_stems(question: str, hit_stems: frozenset[str]) -> frozenset[str]:
 
 
 def is_compared_by_meaning(question: str, hit: MemoryHit) -> bool:
-    """Whether the vector of a hit says something of a question. For a model that knows only English
-    both must be in English; search words of a note have its subject in English.
+    """Whether a hit has a vector that says something of a question. For a model that knows only
+    English both must be in English; search words of a note have its subject in English.
     """
-    if "vectors" not in hit.parts:
+    if "vectors" not in hit.parts or hit.lacks_vector:
         return False
     if not hit.knows_only_english:
         return True

@@ -4,7 +4,7 @@ import pytest
 from fakes.files import git
 from fakes.knowledge import WordEmbedder
 
-from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors
+from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, Vectors
 from ouro.memory.long_term import (
     GitMemoryStore,
     Notebook,
@@ -456,6 +456,20 @@ def test_facts_are_no_standing_rules(recall_of):
     recall = recall_of(fact, note(2, "Tea is green", scope="user", category="user-facts"))
     project = recall_of.here.project
     assert find_standing("Add a migration", recall.search, project) == []
+
+
+def test_note_whose_vector_is_not_made_yet_is_found_by_its_words(recall_of):
+    places = ("harbour", "museum", "bakery", "library", "station", "stadium", "theatre")
+    others = [note(n, f"The {place} is closed today") for n, place in enumerate(places, 2)]
+    recall = recall_of(*others, embedder=WordEmbedder())
+    recall_of(note(1, "The batch renderer of the film team runs on kestrel"))  # without vectors
+    (hit,) = recall.search.find("film renderer on kestrel", 1, SearchFilter(kinds=("note",)))
+    assert hit.lacks_vector
+    found = recall.find("where does the batch renderer of the film team run?", recall_of.here)
+    loaded = [item for item in found.items if item.state == "loaded"]
+    assert [(item.id, item.reason) for item in loaded] == [
+        ("mem_00000001", "says 100% of the words")
+    ]
 
 
 @pytest.mark.parametrize(
