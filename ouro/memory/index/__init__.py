@@ -44,6 +44,13 @@ if TYPE_CHECKING:
     from ouro.memory.index.session_search import search_sessions
     from ouro.memory.index.stems import find_stems
     from ouro.memory.index.vectors import Vectors
-    from ouro.memory.index.words import MIN_START, STOP_WORDS, findable, word_starts
+    from ouro.memory.index.words import (
+        ABBREVIATED_WORDS,
+        MIN_START,
+        STOP_WORDS,
+        findable,
+        word_starts,
+        write_out,
+    )
 
 __getattr__ = lazy_exports(__name__)

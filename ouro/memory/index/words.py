@@ -244,6 +244,20 @@ may be a phrase.
 """
 
 
+_WHOLE_WORDS = {word: family.split()[0] for family in _ABBREVIATIONS for word in family.split()} | {
+    abbreviation: phrase for phrase, abbreviation in _ABBREVIATED_PHRASES.items()
+}
+
+
+ABBREVIATED_WORDS = frozenset(" ".join(_WHOLE_WORDS.values()).split())
+"""Words for which a text may have an abbreviation."""
+
+
+def write_out(word: str) -> str:
+    """A word in lower case as it is without abbreviation: `database` for `db`, `dbs` and `databases`."""
+    return _WHOLE_WORDS.get(word, word)
+
+
 def abbreviate_phrases(text: str) -> str:
     """A text in lower case with phrases as they are abbreviated: `pr` for `pull request`."""
     return _PHRASE.sub(lambda match: _ABBREVIATED_PHRASES[match[1]], text)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ouro.errors import UsageError
 from ouro.memory.backend import timestamp
+from ouro.memory.index import ABBREVIATED_WORDS
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import (
     MemoryEntry,
@@ -456,7 +457,7 @@ def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
     if not words:
         return None
     # Only candidates are folded: all of 50,000 notes take 0.5 s.
-    longest_word = max(words.split(), key=len)
+    longest_word = max(set(words.split()) - ABBREVIATED_WORDS, key=len, default="")
     candidates = (
         entry
         for entry in entries

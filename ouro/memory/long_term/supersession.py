@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple, TypeVar
 
-from ouro.memory.index import find_stems, parse_query
+from ouro.memory.index import find_stems, parse_query, write_out
 from ouro.memory.long_term.entry_lookup import MemoryEntry
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.statement_patterns import has, pattern_of_group
@@ -83,10 +83,10 @@ _Pair = tuple[str, _Item]
 
 
 def fold_words(text: str) -> str:
-    """The words of a statement in lower case, without punctuation: equal for statements that say
-    the same.
+    """The words of a statement in lower case, without punctuation and without usual abbreviations:
+    equal for statements that say the same.
     """
-    return " ".join(_WORD.findall(text.casefold()))
+    return " ".join(map(write_out, _WORD.findall(text.casefold())))
 
 
 def strip_introduction(text: str) -> str:

@@ -58,6 +58,21 @@ def test_text_naming_a_file_becomes_an_anchored_repository_note(editor, reposito
     assert event.summary == f"{done.entry.id[:12]}: + api.py is generated: change api.tmpl instead"
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("We use Postgres for orders.", "We use PostgreSQL for orders"),
+        ("Everything runs on Kubernetes", "Everything runs on k8s"),
+        ("A PR needs two approvals", "A pull request needs two approvals"),
+    ],
+)
+def test_text_with_an_abbreviation_is_the_same_as_without(editor, first, second):
+    remember_text(editor, first, "repo")
+    assert remember_text(editor, second, "repo").state == "confirmed"
+    (entry,) = all_entries(editor)
+    assert entry.text == first
+
+
 def test_known_text_is_confirmed_and_not_duplicated(editor, ouro):
     remember_text(editor, "Always answer in German")
     commits = len(editor.scope("user").store.log())
