@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         STOP_WORDS,
         findable,
         word_starts,
+        words_in,
         write_out,
     )
 

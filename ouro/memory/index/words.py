@@ -244,11 +244,15 @@ may be a phrase.
 """
 
 
-_WHOLE_WORDS = {word: family.split()[0] for family in _ABBREVIATIONS for word in family.split()} | {
-    abbreviation: phrase for phrase, abbreviation in _ABBREVIATED_PHRASES.items()
-}
+def _read_whole_words() -> dict[str, str]:
+    whole_words = {abbreviation: phrase for phrase, abbreviation in _ABBREVIATED_PHRASES.items()}
+    for family in _ABBREVIATIONS:
+        words = family.split()
+        whole_words |= dict.fromkeys(words, words[0])
+    return whole_words
 
 
+_WHOLE_WORDS = _read_whole_words()
 ABBREVIATED_WORDS = frozenset(" ".join(_WHOLE_WORDS.values()).split())
 """Words for which a text may have an abbreviation."""
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from ouro.memory.index import words_in
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
 from ouro.memory.long_term.notes.note import Note, Relation, Source
@@ -27,6 +28,8 @@ MAX_OPERATIONS = 8
 MAX_NOTE = 600
 _MAX_ENTITIES = 12
 _MAX_RELATIONS = 8
+_MIN_WORDS = 2
+"""A single word states nothing."""
 _MAX_RELATED = 4
 MAX_SEARCH_WORDS = 12
 """The most search words of a note: with more, its vector no longer says what the text says."""
@@ -235,8 +238,8 @@ def _make_operation(verb: str, fields: Mapping[str, Any], limits: OperationLimit
     target = _find_same_note(text, limits) if verb == "add" else _find_target(fields, limits)
     if target is not None and (verb == "confirm" or _is_same_text(text, target)):
         return Operation("confirm", target=target.id, scope=target.scope)
-    if not text:
-        raise _InvalidError("the text is empty")
+    if len(words_in(text)) < _MIN_WORDS:
+        raise _InvalidError("the text is empty, or a single word")
     until = _read_last_day(fields.get("until"))
     category = _read_category(fields, target, limits)
     named_entities = normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root)
