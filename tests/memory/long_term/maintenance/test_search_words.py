@@ -2,13 +2,20 @@
 note by them.
 """
 
+import asyncio
 import json
 
 import pytest
 from fakes.knowledge import Conversation
 from msgspec.structs import replace
 
-from ouro.memory.long_term import Notebook, SearchWordsWriter, find_languages
+from ouro.memory.long_term import (
+    MemoryMaintenance,
+    Notebook,
+    NoteWorkers,
+    SearchWordsWriter,
+    find_languages,
+)
 from ouro.memory.long_term.notes.note import Note, note_text
 
 FIRST = Note(id="mem_00000001", scope="repo", text="Die Nachtsicherung läuft um drei.")
@@ -34,17 +41,19 @@ class Bench:
         self.asked = []
 
     def keep(self, *notes):
-        for note in notes:
-            text = {note.file_name: note_text(note)}
-            self.stores[note.scope].save_and_commit(text, "Add", {"Ouro-Origin": "capture"})
+        texts = {note.file_name: note_text(note) for note in notes}
+        self.stores["repo"].save_and_commit(texts, "Add", {"Ouro-Origin": "capture"})
 
-    async def write(self, answer=ANSWER, *, is_small=False, languages=()):
+    async def write(self, answer=ANSWER, **facts):
+        return await self.writer(answer, **facts).write()
+
+    def writer(self, answer=ANSWER, *, is_small=False, languages=()):
         async def ask(messages, schema=None):
             self.asked.append(messages[-1].text)
             self.instructions = messages[0].text
             return answer() if callable(answer) else answer
 
-        writer = SearchWordsWriter(
+        return SearchWordsWriter(
             ask=ask,
             notebook=self.book,
             repositories={name: store.repository for name, store in self.stores.items()},
@@ -53,7 +62,6 @@ class Bench:
             is_small=lambda: is_small,
             languages=lambda: languages,
         )
-        return await writer.write()
 
     def words(self, note):
         return self.book.find(note.id).note.search_words
@@ -140,6 +148,38 @@ async def test_language_of_an_earlier_session_stays_in_use(bench):
     bench.keep(replace(FIRST, id="mem_00000003", text="Das Lager schließt um acht."))
     await bench.write()
     assert "French" in bench.instructions
+
+
+class NothingDue:
+    """A consolidator and a crystallizer with nothing to do."""
+
+    def is_due(self):
+        return False
+
+
+async def test_a_session_asks_five_times_at_most_after_its_first_turn(home, repository, tmp_path):
+    bench = Bench(home, repository)
+    bench.keep(*(replace(FIRST, id=f"mem_{number:08x}") for number in range(110)))
+    words_of_notes = [
+        {"number": number, "search_words": ["nightly job"]} for number in range(1, 21)
+    ]
+    writer = bench.writer(json.dumps({"notes": words_of_notes}))
+    maintenance = MemoryMaintenance(
+        make_summaries=None,
+        make=lambda: NoteWorkers(NothingDue(), NothingDue(), writer),
+        lock=tmp_path / "maintenance.lock",
+        price=lambda _tokens: None,
+        usage=None,
+        channel=bench.talk,
+        is_automatic=True,
+        is_new=True,
+        silent=False,
+    )
+    for _ in range(2):
+        maintenance.turn_ended()
+        await asyncio.gather(*bench.talk.tasks)
+    assert len(bench.asked) == 5
+    assert sum(not bench.words(file.note) for file in bench.book.all()) == 10
 
 
 def test_languages_of_the_user_are_those_of_the_messages_that_tell_it():
