@@ -34,6 +34,12 @@ from ouro.frontends.tui.themes import BACKGROUND_ANSWER, OTHER_ANSWER, THEMES, t
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is the key, not the beginning of a paste."""
+_ANSWER_WAIT = 0.5
+"""Seconds for the rest of an answer of the terminal, whose parts may come apart from a remote one."""
+_BEGUN_ANSWER = re.compile(r"\x1b\](\d+(;[^\x07\x1b]{0,4000}\x1b?)?)?\Z")
+"""The beginning of an answer at the end of the input, such as `ESC ] 11 ; rgb:ff`. `ESC ]` alone may
+also be Alt with a bracket; no user types more of it.
+"""
 _BACKGROUND_ANSWER = re.compile(BACKGROUND_ANSWER)
 """The terminal's answer about its background, which may come late from a remote terminal."""
 _OTHER_ANSWER = re.compile(OTHER_ANSWER)
@@ -342,6 +348,8 @@ class KeyReader:
         """How many seconds to wait for more input before `release` is called. Some input is held if
         it may be the beginning of a longer sequence. None if nothing is held.
         """
+        if self._splitter.holds_answer:
+            return _ANSWER_WAIT
         return _ESCAPE_WAIT if self._splitter.holds else self._parser.wait()
 
     def read(self, data: bytes) -> list[Message]:
@@ -532,8 +540,8 @@ class PasteSplitter:
 
     def __init__(self) -> None:
         self._held = ""
-        """The end of the input, if it may be the first part of a mark of a paste, or of the terminal's
-        answer about its status.
+        """The end of the input, if it may be the first part of a mark of a paste, or of an answer of the
+        terminal.
         """
         self._paste_parts: list[str] | None = None
         """The parts of the paste that is being read; None outside of a paste."""
@@ -542,6 +550,12 @@ class PasteSplitter:
     def holds(self) -> bool:
         """Whether the held input may be the Esc key as well as the beginning of a paste."""
         return bool(self._held) and self._paste_parts is None
+
+    @property
+    def holds_answer(self) -> bool:
+        """Whether the held input is the beginning of an answer, and not a key."""
+        is_key = len(self._held) <= len("\x1b]")
+        return not is_key and self._paste_parts is None and bool(_BEGUN_ANSWER.match(self._held))
 
     def feed(self, text: str) -> list[InputPiece]:
         """Read a further text. Returns the pieces that are complete now. A paste is kept until its end
@@ -568,12 +582,14 @@ class PasteSplitter:
 
     def _part_to_hold(self, text: str, mark: str) -> str:
         """The end of a text that may be the first part of this mark of a paste, or, outside of a paste,
-        of an answer about the status.
+        of an answer of the terminal.
         """
-        begun_mark = _partial_mark(text, mark)
-        if begun_mark or self._paste_parts is not None:
-            return begun_mark
-        return _partial_mark(text, STATUS_ANSWER)
+        if self._paste_parts is not None:
+            return _partial_mark(text, mark)
+        # First: an answer may end with an Esc, which may also begin a mark.
+        if begun_answer := _BEGUN_ANSWER.search(text):
+            return begun_answer[0]
+        return _partial_mark(text, mark) or _partial_mark(text, STATUS_ANSWER)
 
     def release(self) -> str:
         """Remove the held input, because nothing followed it, and return it: it is keys."""

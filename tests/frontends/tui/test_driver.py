@@ -147,6 +147,34 @@ def test_the_first_frame_takes_no_answer_of_the_terminal_for_text(answer):
     assert typed.text == "ab"
 
 
+@pytest.mark.parametrize("end", ["\x1b\\", "\x07"])
+def test_an_answer_about_the_background_may_come_in_two_parts(end):
+    answer = f"\x1b]11;rgb:ffff/ffff/ffff{end}"
+    for size in range(1, len(answer)):
+        backgrounds = []
+
+        def take(match, backgrounds=backgrounds):
+            backgrounds.append(match["background"])
+            return ""
+
+        reader = KeyReader(False, take)
+        events = reader.feed(f"a{answer[:size]}")
+        if size > 2:  # else it may be Esc, or Alt with a bracket
+            assert reader.wait() > 0.1
+        events += reader.feed(f"{answer[size:]}b")
+        assert [event.key for event in events] == ["a", "b"]
+        assert backgrounds == ["rgb:ffff/ffff/ffff"]
+
+
+def test_alt_with_a_bracket_is_still_a_key():
+    reader = KeyReader(False, lambda _: "")
+    events = reader.feed("\x1b]")
+    while not events and reader.wait() is not None:
+        time.sleep(reader.wait())
+        events = reader.release()
+    assert events[-1].key.endswith("right_square_bracket")
+
+
 def test_a_paste_keeps_what_looks_like_an_answer():
     reader = KeyReader(False, lambda _: "")
     (paste,) = reader.feed("\x1b[200~see \x1b[?62;4c\x1b[201~")
