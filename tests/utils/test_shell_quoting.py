@@ -29,6 +29,9 @@ ODD = [
         'printf "%s|" "$V"',
         "printf '%s|' '$V'",
         'printf "%s|" "$(printf %s "$V")"',
+        'printf "%s|" "`printf %s "$V"`"',
+        "x=`printf %s '$V'`; printf '%s|' \"$x\"",
+        "x=`printf %s $V`; printf '%s|' \"$x\"",
         "printf '%s|' $(echo x >/dev/null; (true); printf '%s' \"$V\") # $V's",
         'printf "%s|" \\"$V\\"',
     ],
@@ -43,6 +46,35 @@ def test_a_value_is_data_in_every_place(line, tmp_path):
         else:
             assert done.stdout == f"{wanted}|", (made, done.stderr)
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat <<EOF; printf '%s' \"$V\"\nit's $V\nEOF\n",
+        "cat <<'EOF'\nit's $V\nEOF\nprintf '%s' \"$V\"",
+        "cat <<-\\EOF\n\tit's $V\n\tEOF\nprintf '%s' '$V'",
+    ],
+)
+def test_a_value_in_a_here_document_is_its_text(line, tmp_path):
+    for value in (*ODD, "EOF\ntouch pwned"):
+        made = insert_values(line, PLACE, lambda _, value=value: [value])
+        done = subprocess.run(["bash", "-c", made], capture_output=True, text=True, cwd=tmp_path)
+        one_line = value.replace("\n", " ")
+        first, second = f"it's {one_line}\n", value
+        assert done.stdout in (first + second, second + first), (made, done.stderr)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_what_looks_like_a_here_document_is_none(tmp_path):
+    for line in (
+        "x=$((1<<n))\necho $V",
+        "cat <<<EOF >/dev/null\necho $V\n",
+        "echo '<<EOF'\necho $V",
+    ):
+        made = insert_values(line, PLACE, lambda _: ["a; touch pwned"])
+        subprocess.run(["bash", "-c", made], capture_output=True, cwd=tmp_path)
+        assert list(tmp_path.iterdir()) == [], made
 
 
 def test_words_stay_words_and_patterns_patterns(tmp_path):
