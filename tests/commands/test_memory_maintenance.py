@@ -115,6 +115,15 @@ async def test_notes_are_merged_after_confirmation_and_merges_are_undoable(front
     ]
 
 
+async def test_both_flags_together_consolidate_both(front_end):
+    await memory(front_end, "consolidate --core --notes")
+    assert [text for _, text in front_end.lines] == [
+        "Memory (user): there is nothing to merge.",
+        "Memory (repo): there is nothing to merge.",
+        "No notes say the same.",
+    ]
+
+
 async def test_the_core_of_a_scope_or_of_all_is_consolidated_too(front_end):
     await memory(front_end, "consolidate repo")
     await memory(front_end, "consolidate core")

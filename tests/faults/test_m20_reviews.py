@@ -3,12 +3,14 @@
 import json
 import os
 import stat
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd, memory
 from fakes.knowledge import Conversation, editor_of
 
+from ouro.commands.shell_context import ShellContext
 from ouro.errors import UsageError
 from ouro.memory.long_term import all_entries, propose_comments, read_comments
 
@@ -143,3 +145,13 @@ async def test_m20_gh_is_asked_for_the_number_only(home, repository, tmp_path, m
     assert "pulls/12/comments" in asked.read_text()
     with pytest.raises(UsageError, match="unrecognized"):
         await memory(front_end, "import pr --paginate")
+
+
+async def test_m20_a_change_that_was_decided_elsewhere_is_not_claimed(home, editor):
+    @contextmanager
+    def open_memory():
+        yield editor, ()
+
+    context = ShellContext(SimpleNamespace(memory=open_memory), open_session=None)
+    with pytest.raises(UsageError):
+        await context.answer_proposal("0123abcd", accept=True)
