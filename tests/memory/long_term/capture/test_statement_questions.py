@@ -192,7 +192,7 @@ async def test_denial_is_not_compared_with_texts_that_share_no_word_if_others_do
     assert await find_replaced(ask, said, near[::-1]) == 1
 
 
-def answers(now, *, part="all", values=("", "")):
+def answers(now, *, part="all", new="9000", values=("", "")):
     """A model that names one subject for all statements, and answers the other questions so."""
 
     async def ask(messages, schema=None):
@@ -200,7 +200,7 @@ def answers(now, *, part="all", values=("", "")):
         if "now" in fields:
             return json.dumps({"now": now})
         if "part" in fields:
-            return json.dumps({"part": part})
+            return json.dumps({"new": new, "part": part})
         first, second = values if messages[-1].text.startswith("Subject: ") else ("port", "port")
         return json.dumps({"first": first, "second": second})
 
@@ -217,7 +217,9 @@ OLD = "The port is 8000"
         ("Auf den Testrechnern ist der Port jetzt 9000", "Testrechnern", None),
         ("On the test machines the port is not 8000", "the test machines", None),
         ("The port is 9000", "all", "supersede"),
+        ("The port is 9000 on all machines", "all", "supersede"),
         ("The port is 9000", "the port", "supersede"),
+        ("The port is 9000", "9000", "supersede"),  # what is new
         ("From now on the port is 9000", "from now on", "supersede"),
         ("The port has moved to 9000", "has moved", "supersede"),
         ("The port is 9000", "the port of the guests", "supersede"),  # nothing that was said
