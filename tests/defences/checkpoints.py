@@ -22,7 +22,7 @@ DEFENCES = (
             "test_e13_killed_turns.py -k half_written"),
     Defence("E13", "ouro/safety/checkpoints/turn_journal.py", "_PATIENCE if is_awaited else 0.0", "0.0",
             "test_e13_killed_turns.py -k waited_for"),
-    Defence("E13", f"{CHECKPOINTS}/checkpoints.py", "changes.lost[name] = reason", "pass",
+    Defence("E13", f"{CHECKPOINTS}/checkpoints.py", "                changes.lost[name] = reason", "                pass",
             "../safety/checkpoints/test_large_files.py -k nested_repository_are_named"),
     Defence("E13", f"{CHECKPOINTS}/checkpoints.py", 'changes.lost[name] = f"it is over {limit} now"', "pass",
             "../safety/checkpoints/test_large_files.py -k grown_files"),

@@ -110,11 +110,11 @@ DEFENCES = (
             "self.options.styles.max_height = max(1, room)", "pass",
             "../frontends/tui/widgets/test_question_panel_sizes.py -k narrow_and_low"),
     Defence("U3", "ouro/frontends/tui/widgets/question_panel.py",
-            "elif is_low and hint:", "elif False:",
+            "elif has_no_keys and hint:", "elif False:",
             "../frontends/tui/widgets/test_question_panel_sizes.py -k low_screen"),
     Defence("U3", "ouro/frontends/tui/driver.py",
             "            self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)\n",
             "            pass\n", "test_u3_u4_u5_u7_screen.py -k quick_resizes"),
-    Defence("U3", "ouro/frontends/tui/widgets/question_panel.py", "if not self.options.size.width:", "if False:",
+    Defence("U3", "ouro/frontends/tui/widgets/question_panel.py", "if has_choices and not self.options.size.width:", "if False:",
             "../frontends/tui/widgets/test_question_panel_sizes.py -k question_appears"),
 )  # fmt: skip

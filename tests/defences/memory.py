@@ -29,7 +29,7 @@ DEFENCES = (
     Defence("S19", f"{SESSIONS}/session_file.py", "self.require_unchanged(descriptor)", "pass", "test_s19_lost_files.py"),
     Defence("S19", f"{SESSIONS}/session_file.py", 'save_beside(self.folder, "found", other_data)', "None",
             "test_s19_lost_files.py"),
-    Defence("S20", f"{SESSIONS}/session_reader.py", "if match and (not match[1].isdigit() or int(match[1]) > FORMAT):",
+    Defence("S20", f"{SESSIONS}/session_reader.py", "if format_number is None or format_number > FORMAT:",
             "if False:", "test_s20_newer_formats.py"),
     Defence("S21", "ouro/memory/session_sync.py", "if header.id != other.id:", "if False:",
             "../memory/test_session_sync.py -k forged_remote_sessions_are"),

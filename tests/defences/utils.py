@@ -30,7 +30,7 @@ DEFENCES = (
     Defence("S25", "ouro/utils/git_process.py",
             "send_signal(process.pid, signal.SIGKILL, group=profile in _OWN_GROUP)", "process.kill()",
             "test_s25_remotes_that_hang.py"),
-    Defence("S26", "ouro/utils/files.py", "int(words[0]) <= LAYOUT", "True", "test_s26_newer_layouts.py -k action_on"),
+    Defence("S26", "ouro/utils/files.py", "layout is not None and layout <= LAYOUT", "True", "test_s26_newer_layouts.py -k action_on"),
     Defence("U1", "ouro/utils/text.py", "return _INVISIBLE.sub(_replacement, text)", "return text",
             "test_u1_u2_u3_u6_transcript.py test_u1_errors.py"),
     Defence("F1", "ouro/utils/git_process.py", '("core.fsmonitor=false", _ALL - {_REMOTE}),', "",
