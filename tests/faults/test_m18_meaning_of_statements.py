@@ -86,7 +86,7 @@ async def test_m18_nothing_that_was_here_goes_without_an_answer_of_the_user(home
         async def ask(self, _question_id, _question):
             return Reply(())
 
-    hostile = answering({"op": "supersede", "target": 1, "text": "x"})
+    hostile = answering({"op": "supersede", "target": 1, "text": "It is so now"})
     await compare_received_entries(manager, Leaving(), hostile, [("repo", texts[1])])
     left = await manager.with_editor(lambda editor: [entry.text for entry in all_entries(editor)])
     assert left == texts

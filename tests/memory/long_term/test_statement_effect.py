@@ -48,11 +48,11 @@ def editor(home, repository):
 @pytest.mark.parametrize(
     ("operation", "verb", "is_about_first"),
     [
-        ({"op": "supersede", "target": 1, "text": "x"}, "supersede", True),
-        ({"op": "refine", "target": 1, "text": "x"}, "refine", True),
-        ({"op": "contradict", "target": 1, "text": "x"}, "contradict", True),
+        ({"op": "supersede", "target": 1, "text": "It is so now"}, "supersede", True),
+        ({"op": "refine", "target": 1, "text": "It is so now"}, "refine", True),
+        ({"op": "contradict", "target": 1, "text": "It is so now"}, "contradict", True),
         ({"op": "confirm", "target": 1}, "confirm", True),
-        ({"op": "add", "text": "x", "category": "patterns"}, "add", False),
+        ({"op": "add", "text": "It is so now", "category": "patterns"}, "add", False),
     ],
 )
 async def test_model_says_what_a_statement_does_to_the_nearest_entries(
@@ -92,7 +92,7 @@ async def test_line_that_the_agent_adds_removes_the_one_that_it_replaces(home, r
     await manager.with_editor(
         lambda editor: remember_text(editor, "Builds run in GitHub Actions", "repo")
     )
-    replaced = question({"op": "supersede", "target": 1, "text": "x"})
+    replaced = question({"op": "supersede", "target": 1, "text": "It is so now"})
     added = [("repo", "Builds run in GitHub Actions")]
     await compare_added_lines(manager, conversation, replaced, added)
     left = await manager.with_editor(lambda editor: [entry.text for entry in all_entries(editor)])
@@ -129,7 +129,7 @@ async def test_user_decides_about_what_a_sync_brings_on_the_same_subject(
     manager = conversation.manager
     for text in ("The deploy host is heron", "Deploys go to crane"):
         await manager.with_editor(lambda editor, text=text: remember_text(editor, text, "repo"))
-    replaced = question({"op": "supersede", "target": 1, "text": "x"})
+    replaced = question({"op": "supersede", "target": 1, "text": "It is so now"})
     work = compare_received_entries(
         manager, conversation, replaced, [("repo", "Deploys go to crane")]
     )
@@ -201,7 +201,7 @@ async def test_contradicted_line_is_removed_although_it_has_moved_meanwhile(home
         return Reply((REPLACE,))
 
     conversation.ask = answer
-    contradicted = question({"op": "contradict", "target": 1, "text": "x"})
+    contradicted = question({"op": "contradict", "target": 1, "text": "It is so now"})
     added = [("repo", "Builds run in GitHub Actions")]
     await compare_added_lines(manager, conversation, contradicted, added)
     assert await texts_of(manager) == {"Builds run in GitHub Actions"}
