@@ -58,7 +58,9 @@ def replace_invalid_blocks(blocks: list[Any]) -> None:
 @cache
 def _known_blocks() -> TypeAdapter[Any]:
     """Checks a block of a result."""
-    return TypeAdapter(types.ContentBlock)  # type: ignore[arg-type]  # a union is no class
+    # A union is no class for mypy, but only if its results are in a cache.
+    content_block: Any = types.ContentBlock
+    return TypeAdapter(content_block)
 
 
 def read_contents(blocks: Sequence[Any]) -> JsonObject:
