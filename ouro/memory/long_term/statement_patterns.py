@@ -482,8 +482,8 @@ TABLE = (
         r"^\W*(?:कृपया\W+)?भूल जा(?:ओ|इए|एँ|ना)\s+कि\s",
         "भूल जाओ कि मैं शुक्रवार को काम करता हूँ", "मत भूलो कि मैं काम करता हूँ", "As in English."),
     StatementPattern("small_talk", "English",
-        r"^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|great|nice|cool|perfect|good|yes|no|yep"
-        r"|sure|sorry|well done|looks good|go on|continue|bye)\b.{0,30}$",
+        r"^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|great|nice|cool|perfect|good|yes|yep"
+        r"|no(?!\s+[^\W_])|sure|sorry|well done|looks good|go on|continue|bye)\b.{0,30}$",
         "thanks, looks good", "The thanks page is static", "Politeness states nothing."),
     StatementPattern("pronoun", "English",
         r"^\W*(?:(?:and|but|no|now|so)\W+)?(?:it|they|that|this|these|those)(?:['’]\w+)?\b"

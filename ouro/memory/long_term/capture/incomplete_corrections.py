@@ -8,7 +8,7 @@ what it writes is used only if it has the values of the correction and most word
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Annotated
 
 import msgspec
@@ -36,6 +36,7 @@ _CORRECTED_VALUE = re.compile(
     r"`[^`]+`|(?<![\w-])--?[A-Za-z][\w-]*|\w*\d[\w.:/-]*\w|\d|(?<=\W)(?<![.!?] )[A-Z]\w+"
 )
 """A number, a name, an option (`-q`) or code: what a correction is about."""
+_CLAUSE_END = re.compile(r"[,;.!?]\s+|[，；：、。！？]")
 _QUOTE_START = " (before: "
 _INSTRUCTIONS = """\
 You see a note of a user, and what the user says later. Write the note as it holds now: one whole sentence in the \
@@ -93,14 +94,30 @@ def is_incomplete(sentence: str, before: str) -> bool:
 
 
 def says_only_the_change(statement: str, note: str) -> bool:
-    """Whether a statement that replaces a note says less than the note: it is not longer, and has at
-    least one, but less than half of the note's words on the subject. `Not with -x any more, with
-    -q` says this of `run tests with pytest -x, and answer in one sentence`.
+    """Whether a statement that replaces a note says less than the note, of which it has at least one
+    word on the subject. `Not with -x any more, with -q` says this of `run tests with pytest -x, and
+    answer in one sentence`.
+
+    It is not longer than the note, and has less than half of these words. Or, however long it is, it
+    says nothing of a clause of the note, or little of it and much of another one: `Python 3.12 is
+    out of support, we use 3.13` of `the backend is FastAPI, Python 3.12`.
     """
-    words_of_note = subject_words(note)
-    shared = subject_words(statement) & words_of_note
+    words = subject_words(statement)
+    if not words & subject_words(note):
+        return False
     is_longer = len(statement.split()) > len(note.split())
-    return not is_longer and 0 < len(shared) < _MIN_KEPT * len(words_of_note)
+    if not is_longer and _says_little_of(note, words):
+        return True
+    clauses = [clause for clause in _CLAUSE_END.split(note) if subject_words(clause)]
+    says_nothing = any(words.isdisjoint(subject_words(clause)) for clause in clauses)
+    says_little = {_says_little_of(clause, words) for clause in clauses}
+    return says_nothing or len(says_little) > 1
+
+
+def _says_little_of(text: str, words: Set[str]) -> bool:
+    """Whether less than half of the subject words of a text are among `words`."""
+    words_of_text = subject_words(text)
+    return len(words & words_of_text) < _MIN_KEPT * len(words_of_text)
 
 
 def quote_changed_note(statement: str, note: str) -> str:
@@ -144,9 +161,13 @@ def _is_usable(text: str, before: str, sentence: str) -> bool:
         return False
     words = word_starts(before)
     is_kept = len(words & word_starts(text)) >= _MIN_KEPT * len(words)
-    values = {value.casefold() for value in _CORRECTED_VALUE.findall(sentence)}
-    new_values = {value for value in values if value not in before.casefold()}
-    return is_kept and all(value in text.casefold() for value in new_values)
+    return is_kept and all(value in text.casefold() for value in find_new_values(sentence, before))
+
+
+def find_new_values(statement: str, note: str) -> set[str]:
+    """The numbers, names, options and code in a statement that are not in a note, in lower case."""
+    values = {value.casefold() for value in _CORRECTED_VALUE.findall(statement)}
+    return {value for value in values if value not in note.casefold()}
 
 
 def _quote(note: str, said: str) -> str:

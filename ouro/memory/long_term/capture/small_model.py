@@ -21,6 +21,7 @@ from ouro.memory.index import parse_query, word_starts
 from ouro.memory.long_term.capture.assertion import QUOTATION, ask_if_own_statement, is_in_doubt
 from ouro.memory.long_term.capture.incomplete_corrections import (
     complete_correction,
+    find_new_values,
     is_incomplete,
     quote_changed_note,
     says_only_the_change,
@@ -468,14 +469,17 @@ async def _make_completed_replacement(ask: AskModel, text: str, old: Note) -> Op
     what changes is completed with the rest of the note first. Raises ModelError.
     """
     is_part = says_only_the_change(text, old.text)
-    if is_part or has("pronoun", text):
+    completed = ""
+    # Without a new value it cannot be seen whether the model changed the right clause.
+    if has("pronoun", text) or (is_part and find_new_values(text, old.text)):
         # The statement stands alone: no sentence comes before the one with the new value.
         completion = await complete_correction(ask, said=text, sentence=text, notes=[old])
-        if completion:
-            text, _ = completion
-        elif is_part:
-            text = quote_changed_note(text, old.text)
-    return _make_replacement(text, old)
+        completed = completion[0] if completion else ""
+    # A small model may write the statement again, or only one clause of the note.
+    loses_the_rest = not completed or says_only_the_change(completed, old.text)
+    if is_part and loses_the_rest:
+        completed = quote_changed_note(text, old.text)
+    return _make_replacement(completed or text, old)
 
 
 async def _make_addition(

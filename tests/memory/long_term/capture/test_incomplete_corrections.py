@@ -146,6 +146,48 @@ async def test_a_correction_of_one_value_keeps_the_rest_of_the_note(written, rem
     assert answers.asked[0].startswith("Note: Always run tests")
 
 
+BACKEND = Note(
+    id="mem_00000005", text="The backend is FastAPI with SQLAlchemy, Python 3.12.", scope="repo"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "remembered"),
+    [
+        (
+            "The backend is FastAPI with SQLAlchemy, Python 3.13.",
+            "The backend is FastAPI with SQLAlchemy, Python 3.13.",
+        ),
+        # The model wrote only one clause of the note: what the user said is beside the whole note.
+        (
+            "The backend is Python 3.13, no longer Python 3.12.",
+            "We no longer support Python 3.12, it is 3.13 now. (before: The backend is FastAPI with"
+            " SQLAlchemy, Python 3.12.)",
+        ),
+    ],
+)
+async def test_a_longer_correction_of_one_clause_keeps_the_others(written, remembered):
+    answers = Answers(written, subject="Python version")
+    said = "We no longer support Python 3.12, it is 3.13 now."
+
+    [found] = await operations(said, answers, BACKEND)
+
+    assert (found.verb, found.target, found.text) == ("supersede", BACKEND.id, remembered)
+
+
+async def test_a_correction_without_a_value_is_not_put_into_one_clause_of_the_note():
+    wish = Note(
+        id="mem_00000006", text="Please give short answers, my screen is small.", scope="user"
+    )
+    answers = Answers("Please give short answers, my screen is big.", subject="length of answers")
+    said = "From now on long answers again, as the screen is big."
+
+    [found] = await operations(said, answers, wish)
+
+    assert (found.verb, found.target, answers.asked) == ("supersede", wish.id, [])
+    assert found.text.endswith(f"ong answers again, as the screen is big. (before: {wish.text})")
+
+
 def test_a_note_is_quoted_once():
     once = quote_changed_note("with -q", "run tests with pytest -x (slow)")
     assert once == "with -q (before: run tests with pytest -x (slow))"
@@ -162,6 +204,12 @@ def test_a_note_is_quoted_once():
         ("we use pnpm in all projects, not npm", "Install packages with npm", False),
         ("Deploys go out on Friday now", "Deploys go out on Monday", False),
         ("The office is in Fulda", "Kim cuts the releases on Thursday", False),
+        (
+            "Das Amt nimmt keine PDF mehr, die Berichte sind jetzt CSV",
+            "Berichte gehen als PDF ans Amt, jeden Freitag",
+            True,
+        ),
+        ("报告现在改成用表格格式发送了", "报告用文档格式发送，星期五开会", True),
     ],
 )
 def test_a_statement_that_says_less_than_the_note_is_completed(statement, note, expected):

@@ -52,7 +52,7 @@ async def capture(said, model=None, shown=()):
 @pytest.mark.parametrize(
     "said",
     [
-"thanks, looks good", "What is the port of staging?", "ok", "Can you rename it to twice", "You forgot the import.",
+"thanks, looks good", "no, thanks a lot", "What is the port of staging?", "ok", "Can you rename it to twice", "You forgot the import.",
         "This function is too long.",
         # hypotheses, jokes, quotations and statements of others, with words that the rules look for
         "Imagine we decided on Redis for this.", "Maybe we should always use UTC.", "Let's say we use Kafka.",
@@ -101,6 +101,7 @@ async def test_statements_decided_by_rules_need_no_model(said, text, scope, cate
         ("stop adding comments to every line", "stop adding comments to every line"),
         ("Actually the tests need a running Postgres.", "The tests need a running Postgres."),
         ("Tom always uses vim.", "Tom always uses vim."),
+        ("No emojis in changelogs, ever.", "No emojis in changelogs, ever."),
     ],
 )  # fmt: skip
 async def test_model_decides_about_uncertain_statements(said, note):
