@@ -69,7 +69,7 @@ DEFENCES = (
             "test_m5_side_by_side.py -k commit_contains_only_lines"),
     Defence("M5", f"{MEMORY}/trust/change_effects.py", "self._store.find(name))\n                for name, edits in reversed_edits",
             "edits[0].after)\n                for name, edits in reversed_edits",
-            "test_m5_side_by_side.py -k concurrent_sessions_lose_nothing"),
+            "test_m5_side_by_side.py -k withdrawn_stays"),
     Defence("M5", f"{MEMORY}/trust/scope_state.py", "is_listed and not self._unapproved_seen", "is_listed and not self.foreign",
             "test_m5_side_by_side.py -k undecided_text_of_another_session_is_not_made"),
     Defence("M6", f"{MEMORY}/git/process.py", "if name not in variables:",

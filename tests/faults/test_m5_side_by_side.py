@@ -12,6 +12,7 @@ from fakes.warm_python import WARM
 
 from ouro.memory.long_term import FileEdit, TurnMarks
 from ouro.memory.long_term.store import user_store
+from ouro.memory.long_term.trust.change_effects import ChangeEffects
 from ouro.memory.long_term.trust.proposals import KEEP
 from ouro.memory.long_term.trust.running_turns import ToolWrites
 
@@ -103,6 +104,27 @@ def test_m5_concurrent_sessions_lose_nothing_of_each_other(home):
     assert sorted(kept) == [line for line in sorted(made) if int(line[-1]) % 2 == 0]
     assert {each.origin for each in session.manager.proposals()} == {"agent"}
     assert plain_git(session.folder, "status", "--porcelain") == ""
+
+
+async def test_m5_a_line_that_comes_while_others_are_withdrawn_stays(home, monkeypatch):
+    withdraw = ChangeEffects._withdraw_lines
+    withdrawn = []
+
+    def withdraw_late(effects, group):
+        withdrawn.append(group)
+        path.write_text(f"{path.read_text()}- Of another session.\n")
+        withdraw(effects, group)
+
+    monkeypatch.setattr(ChangeEffects, "_withdraw_lines", withdraw_late)
+    session = Conversation(home).connect()
+    path = session.folder / "facts.md"
+    await write_as_user(session.manager, "user", {"facts.md": "- One.\n"}, "facts")
+    await session.begin("Look at the README.")
+    await session.read("README.md", "text from outside")
+    await session.add("facts.md", "- Line.\n", says=False)
+    await session.end()
+    assert withdrawn
+    assert path.read_text() == "- One.\n- Of another session.\n"
 
 
 async def test_m5_user_edit_during_a_turn_stays_in_the_file(home):
