@@ -8,7 +8,7 @@ question an assumption. Then a model is asked; without its answer the user decid
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -36,6 +36,7 @@ _CHARACTERS_OF_CLAUSE = 6
 """The same in characters, for scripts without blanks."""
 _QUESTION_END = re.compile(r"[?？؟][\s\"'”»)]*$")
 _ELLIPSIS_END = re.compile(r"(?:\.{3}|…)\W*$")
+_OrderKind = Literal["order", "tells"]
 _Label = Literal["own", "text", "other", "supposed", "once", "undone"]
 _ASK_START = """\
 Label the start of a sentence, after which a colon follows, in a message to a coding assistant:
@@ -122,8 +123,48 @@ _SENTENCE_EXAMPLES: tuple[tuple[str, _Label], ...] = (
 )
 
 
+_ASK_ORDER = """\
+Who does what a sentence says, or what is it about? "you" if it asks the assistant to do something. Then label it:
+"order": it tells the assistant to do something
+"tells": it says how something is, who someone is, or what people do"""
+_ORDER_EXAMPLES: tuple[tuple[str, str, _OrderKind], ...] = (
+    ("Change the import in line 3.", "you", "order"),
+    ("Otto runs the payment team.", "Otto", "tells"),
+    ("I'm Ada and I bake bread.", "I", "tells"),
+    ("Please paint the door.", "you", "order"),
+    ("Die Fenster putzt Olga.", "Olga", "tells"),
+    ("Putz die Fenster.", "you", "order"),
+    ("Le pain se vend le lundi.", "le pain", "tells"),
+    ("Vends le pain.", "you", "order"),
+    ("El pan se vende aquí.", "el pan", "tells"),
+    ("Borra el archivo.", "you", "order"),
+    ("テストを消して。", "you", "order"),
+    ("鍵は棚にあります。", "鍵", "tells"),
+    ("把按钮改成红色。", "you", "order"),
+    ("报告放在架子上。", "报告", "tells"),
+    ("Помой чашки.", "you", "order"),
+    ("Чашки моют вечером.", "чашки", "tells"),
+    ("Can you close the window?", "you", "order"),
+    ("Bread is baked with oven two.", "bread", "tells"),
+    ("Run the oven again.", "you", "order"),
+    ("Kasada Ayşe duruyor.", "Ayşe", "tells"),
+    ("Ekmeği sat.", "you", "order"),
+    ("Le carte si trovano nel cassetto.", "le carte", "tells"),
+    ("Apri la finestra.", "you", "order"),
+    ("Now the second page, with the same colours.", "you", "order"),
+)
+"""A sentence, who does what it says, and its label. Without naming who, a model of 1.5 billion
+parameters takes a statement with a command for an order: `the tests run with make test`.
+"""
+
+
 class _SentenceKind(msgspec.Struct):
     label: _Label
+
+
+class _Order(msgspec.Struct):
+    who: Annotated[str, msgspec.Meta(max_length=40)]
+    kind: _OrderKind
 
 
 def is_in_doubt(sentence: str, after: str) -> bool:
@@ -145,6 +186,19 @@ def is_in_doubt(sentence: str, after: str) -> bool:
     is_cut = bool(_ELLIPSIS_END.search(sentence))
     has_colon = bool(_COLON_IN_TEXT.search(_without_quotations(after_introduction)))
     return is_quoted or is_asked or is_cut or has_colon
+
+
+async def ask_if_order(ask: AskModel, sentence: str) -> bool:
+    """Whether a sentence tells the assistant to do something, in any language; True without a usable
+    answer. Raises ModelError.
+    """
+    messages = [system(_ASK_ORDER)]
+    for example, who, kind in _ORDER_EXAMPLES:
+        answer = msgspec.json.encode(_Order(who, kind)).decode()
+        messages += [user(example), assistant(answer)]
+    messages.append(user(cut_middle(sentence, _MAX_TEXT)))
+    order = decode_answer(await ask(messages, schema_of(_Order)), _Order)
+    return order is None or order.kind == "order"
 
 
 def _is_clause(quoted: str) -> bool:

@@ -18,7 +18,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.memory.index import parse_query, word_starts
-from ouro.memory.long_term.capture.assertion import QUOTATION, ask_if_own_statement, is_in_doubt
+from ouro.memory.long_term.capture.assertion import (
+    QUOTATION,
+    ask_if_order,
+    ask_if_own_statement,
+    is_in_doubt,
+)
 from ouro.memory.long_term.capture.incomplete_corrections import (
     complete_correction,
     find_new_values,
@@ -38,7 +43,7 @@ from ouro.memory.long_term.core_consolidator import says_all
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.placement import CHANGES, note_category, place
+from ouro.memory.long_term.placement import CHANGES, Placement, note_category, place
 from ouro.memory.long_term.statement_patterns import has, pattern_of_group
 from ouro.memory.long_term.supersession import (
     denies,
@@ -72,7 +77,9 @@ _START_WITHOUT_VERB = (
     rf"(?:after|an?|and|as|at|before|but|by|for|from|in|my|no|of|on"
     rf"|or|our|they|to|we|when|with|your|{_DEFINITE_WORD})\b"
 )
-"""The start of a sentence whose first word is no verb: such a sentence is no order."""
+"""The start of an English sentence whose first word is no verb: such a sentence is no order, and no
+model is asked.
+"""
 _MIN_DONE_SHARE = 0.75
 """A statement was carried out if tools received this share of its words."""
 _COMPARED_LETTERS = 4
@@ -156,6 +163,15 @@ class _Candidate(NamedTuple):
     sentence: str
     is_in_doubt: bool
     """Whether signs of writing show that the user may not state it."""
+
+
+class _LastingPart(NamedTuple):
+    """The part of a sentence that lasts."""
+
+    text: str = ""
+    """Empty if there is none, or it must not be kept."""
+    is_preference: bool = False
+    """Whether a model says that it is how the user wants answers or code."""
 
 
 class _NoteEffect(NamedTuple):
@@ -261,27 +277,25 @@ async def _read_candidate(
     sentence = candidate.sentence
     replaced = find_replaced(strip_introduction(sentence), limits.shown, sentence)
     # A sentence that replaces a note is known to last as the note does.
-    statement = sentence if replaced else await _find_part_to_keep(ask, candidate)
-    certainty = await _judge_certainty(ask, candidate) if statement else None
+    part = _LastingPart(sentence) if replaced else await _find_part_to_keep(ask, candidate)
+    certainty = await _judge_certainty(ask, candidate) if part.text else None
     if certainty is None:
         return None
-    text = strip_introduction(statement)
-    operation = await _make_operation(ask, text, replaced, limits, candidate.message.day)
+    part = part._replace(text=strip_introduction(part.text))
+    operation = await _make_operation(ask, part, replaced, limits, candidate.message.day)
     if operation and certainty == "doubtful":
         return replace(operation, certainty=certainty)
     return operation
 
 
-async def _find_part_to_keep(ask: AskModel, candidate: _Candidate) -> str:
-    """The part of a sentence that lasts, which is all of it if the sentence says so; empty if there
-    is none, or it must not be kept. Raises ModelError.
-    """
+async def _find_part_to_keep(ask: AskModel, candidate: _Candidate) -> _LastingPart:
+    """The part of a sentence that lasts, which is all of it if the sentence says so. Raises ModelError."""
     sentence = candidate.sentence
     if is_lasting(sentence):
-        return sentence
+        return _LastingPart(sentence)
     part = await _find_lasting_part(ask, sentence, candidate.message.tool_input)
-    if part and not await may_keep(ask, _write_as_sentence(sentence)):
-        return ""
+    if part.text and not await may_keep(ask, _write_as_sentence(sentence)):
+        return _LastingPart()
     return part
 
 
@@ -356,22 +370,29 @@ async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> O
     """
     statement = strip_introduction(text)
     replaced = find_replaced(statement, limits.shown, text)
-    return await _make_operation(
-        ask, text=statement, replaced=replaced, limits=limits, day=local_day()
-    )
+    part = _LastingPart(statement)
+    return await _make_operation(ask, part, replaced=replaced, limits=limits, day=local_day())
 
 
-async def _find_lasting_part(ask: AskModel, sentence: str, tool_input: str) -> str:
+async def _find_lasting_part(ask: AskModel, sentence: str, tool_input: str) -> _LastingPart:
     """The part of a sentence that holds beyond the current task, as a model labels it: all of it,
     or, if it gives a task, its clauses that state something (`Ida runs the shop, update the
-    list`). Empty if there is none, or without a usable answer. Raises ModelError.
+    list`). None of it without a usable answer. Raises ModelError.
 
     Args:
         tool_input: what was given to tools in the turn.
     """
     kind_of_sentence = await _ask_kind(ask, sentence)
-    if kind_of_sentence != "task":
-        return sentence if kind_of_sentence in _LASTING_KINDS else ""
+    if kind_of_sentence == "task":
+        return _LastingPart(await _find_stated_part(ask, sentence, tool_input))
+    text = sentence if kind_of_sentence in _LASTING_KINDS else ""
+    return _LastingPart(text, is_preference=kind_of_sentence == "preference")
+
+
+async def _find_stated_part(ask: AskModel, sentence: str, tool_input: str) -> str:
+    """The part of a sentence that states something, though a model labels all of it as a task; empty
+    if there is none. `tool_input` as for `_find_lasting_part`. Raises ModelError.
+    """
 
     # Ask about each clause: one of them may be the task.
     clauses = split_clauses(sentence)
@@ -383,7 +404,8 @@ async def _find_lasting_part(ask: AskModel, sentence: str, tool_input: str) -> s
             continue  # what the task is about: `Fix the typo in: "The user ist admin."`
         kind = await _ask_kind(ask, clause)
         if kind == "task":
-            has_task = True
+            kind = "task" if await _is_order(ask, clause) else "fact"
+            has_task = has_task or kind == "task"
         # `It` in the first clause that is kept would name nothing.
         names_nothing = not stated_clauses and has("pronoun", clause)
         is_lasting_kind = kind in _LASTING_KINDS and not names_nothing
@@ -392,9 +414,15 @@ async def _find_lasting_part(ask: AskModel, sentence: str, tool_input: str) -> s
     if has_task:
         return ", ".join(stated_clauses)
 
-    # A sentence that begins without a verb is no order: the label "task" is wrong then, if no
-    # clause has it, too (`After this, write a report and stop`).
-    return sentence if re.match(_START_WITHOUT_VERB, sentence, re.IGNORECASE) else ""
+    # The label "task" is wrong for what is no order, if no clause has it, too (`After this, write a
+    # report and stop`).
+    is_statement = re.match(_START_WITHOUT_VERB, sentence, re.IGNORECASE)
+    return sentence if is_statement or not await _is_order(ask, sentence) else ""
+
+
+async def _is_order(ask: AskModel, text: str) -> bool:
+    """Whether a model says that a sentence, or a clause, is an order. Raises ModelError."""
+    return await ask_if_order(ask, _write_as_sentence(strip_introduction(text)))
 
 
 async def _ask_kind(ask: AskModel, sentence: str) -> str:
@@ -433,7 +461,7 @@ def _write_as_sentence(text: str) -> str:
 
 
 async def _make_operation(
-    ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits, day: date
+    ask: AskModel, part: _LastingPart, replaced: Sequence[Note], limits: OperationLimits, day: date
 ) -> Operation | None:
     """Make the operation of a statement: it confirms a note that says the same, replaces another
     one, or is added, linked to at most two notes on its subject. A model may be asked. None if it
@@ -443,6 +471,7 @@ async def _make_operation(
         replaced: the notes that it replaces by the rules; if empty, the model is asked.
         day: when it was said: `tomorrow` is written as a date.
     """
+    text = part.text
     words = fold_words(text)
     same_note = next((note for note in limits.shown if fold_words(note.text) == words), None)
     if same_note:
@@ -459,7 +488,7 @@ async def _make_operation(
     end = find_end(text, day, is_change=is_change)
     dated_text = write_dates(text, day)
     if not replaced or end:  # what ends soon does not replace what lasts
-        operation = await _make_addition(ask, dated_text, near, limits)
+        operation = await _make_addition(ask, part._replace(text=dated_text), near, limits)
         return replace(operation, until=end.isoformat()) if operation and end else operation
     return await _make_completed_replacement(ask, dated_text, replaced[0])
 
@@ -483,29 +512,45 @@ async def _make_completed_replacement(ask: AskModel, text: str, old: Note) -> Op
 
 
 async def _make_addition(
-    ask: AskModel, text: str, near: Sequence[Note], limits: OperationLimits
+    ask: AskModel, part: _LastingPart, near: Sequence[Note], limits: OperationLimits
 ) -> Operation | None:
     """Make the operation that adds a statement, linked to the notes `near` it. The rules decide its
     scope and category; if they are not sure of the scope, the model is asked. None if the memory of
     that scope is off: what is said about a project must not come up in others.
     """
+    text = part.text
     placement = place(text, _SCOPES)
-    if not placement.is_sure and (scope := await ask_scope(ask, text)):
+    if not _is_scope_sure(placement, part) and (scope := await ask_scope(ask, text)):
         placement = place(text, _SCOPES, scope)
     if placement.scope not in limits.scopes:
         return None
-    category = placement.category
-    if not placement.is_note:
-        category = note_category(text, category, placement.scope)
     return Operation(
         "add",
         text=text,
         scope=placement.scope,
-        category=category,
+        category=_category_of_addition(placement, part),
         source="user",
         entities=entities_in(text),
         related=tuple(note.id for note in near),
     )
+
+
+def _is_scope_sure(placement: Placement, part: _LastingPart) -> bool:
+    """Whether the rules are sure of the scope. They do not know the verb that alone names the speaker
+    in many languages (`Prefiro`), so they are not for a preference that they give to the project.
+    """
+    is_of_project = has("ours", part.text) or has("here", part.text)
+    may_be_users = part.is_preference and placement.scope == "repo" and not is_of_project
+    return placement.is_sure and not may_be_users
+
+
+def _category_of_addition(placement: Placement, part: _LastingPart) -> str:
+    """The category of the note that is made for a statement."""
+    if part.is_preference and placement.scope == "user":
+        return "coding-preferences"
+    if placement.is_note:
+        return placement.category
+    return note_category(part.text, placement.category, placement.scope)
 
 
 async def _find_effect(

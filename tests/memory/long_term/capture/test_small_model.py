@@ -242,6 +242,50 @@ async def test_sentence_with_a_task_is_left_out_although_it_begins_without_a_ver
     assert await capture(said, model) == ()
 
 
+class Orders:
+    """Labels every sentence as `kind`; those with one of `orders` tell the assistant to do something.
+    The scope of each is `about`.
+    """
+
+    def __init__(self, *orders, kind="task", about="project"):
+        self.orders, self.kind, self.about = orders, kind, about
+
+    async def __call__(self, messages, schema=None):
+        said = messages[-1].text
+        if "who" in schema["properties"]:
+            is_order = any(word in said for word in self.orders)
+            return json.dumps({"who": "you", "kind": "order" if is_order else "tells"})
+        return json.dumps({"kind": self.kind, "answer": "yes", "about": self.about})
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("Les tests se lancent avec make test", ["Les tests se lancent avec make test"]),
+        ("Lance les tests de la caisse", []),
+        ("Hi, I'm Sana and I look after the shop", ["Hi, I'm Sana and I look after the shop"]),
+        ("Os testes rodam com npm, rode as migrações", ["Os testes rodam com npm"]),
+    ],
+)
+async def test_what_is_labelled_as_a_task_and_is_no_order_is_kept(said, kept):
+    model = Orders("Lance les", "Rode as")
+    assert [operation.text for operation in await capture(said, model)] == kept
+
+
+@pytest.mark.parametrize(
+    ("said", "about", "scope", "category"),
+    [
+        ("Prefiro respostas curtas", "user", "user", "coding-preferences"),
+        ("Ich bevorzuge kurze Funktionen", "project", "user", "coding-preferences"),
+        ("Wolimy krótkie nazwy tabel", "project", "repo", "project-conventions"),
+        ("We prefer tabs over blanks", "user", "repo", "project-conventions"),
+    ],
+)
+async def test_a_preference_is_the_users_if_rules_or_the_model_say_so(said, about, scope, category):
+    [kept] = await capture(said, Orders(kind="preference", about=about))
+    assert (kept.text, kept.scope, kept.category) == (said, scope, category)
+
+
 async def test_list_of_tools_is_one_clause():
     model = Labels(ruff="task")
     [kept] = await capture("We use ruff, mypy, pytest", model)
