@@ -478,7 +478,7 @@ async def _make_operation(
         return Operation("confirm", target=same_note.id, scope=same_note.scope)
     near = find_on_subject(text, limits.shown)[:2]
     if not replaced:
-        effect = await _find_effect(ask, text, near, limits.shown)
+        effect = await _find_effect(ask, text, near, _find_comparable(part, limits.shown))
         if effect and effect.verb == "confirm":
             return Operation("confirm", target=effect.note.id, scope=effect.note.scope)
         replaced = [effect.note] if effect else []
@@ -533,6 +533,17 @@ async def _make_addition(
         entities=entities_in(text),
         related=tuple(note.id for note in near),
     )
+
+
+def _find_comparable(part: _LastingPart, shown: Sequence[Note]) -> Sequence[Note]:
+    """The notes with which a model compares a statement. What the rules give to the project does not
+    end what the user said of themselves: a small model takes `Ada is the one to ask` for a
+    correction of `I'm Ben and I run the shop`.
+    """
+    placement = place(part.text, _SCOPES)
+    if placement.scope != "repo" or not _is_scope_sure(placement, part):
+        return shown
+    return [note for note in shown if note.category != "user-facts"]
 
 
 def _is_scope_sure(placement: Placement, part: _LastingPart) -> bool:

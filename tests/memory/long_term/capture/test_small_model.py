@@ -286,6 +286,27 @@ async def test_a_preference_is_the_users_if_rules_or_the_model_say_so(said, abou
     assert (kept.text, kept.scope, kept.category) == (said, scope, category)
 
 
+@pytest.mark.parametrize(
+    ("said", "verb"),
+    [
+        ("Greta is the one to ask about fares", "add"),
+        ("I'm Pablo and I look after the fares now", "supersede"),
+    ],
+)
+async def test_only_what_is_of_the_user_replaces_what_they_said_of_themselves(said, verb):
+    text = "I'm Pablo and I look after the bookings"
+    known = Note(id="mem_00000002", text=text, scope="user", category="user-facts")
+
+    async def ask(messages, schema=None):
+        """Names one subject for both, and says that only the later statement holds."""
+        answer = {"kind": "fact", "answer": "yes", "about": "thing", "new": said, "part": "all"}
+        subjects = {"first": "person in charge", "second": "person in charge"}
+        return json.dumps({**answer, **subjects, "now": said, "note": "", "same": False})
+
+    [found] = await capture(said, ask, shown=[known])
+    assert found.verb == verb
+
+
 async def test_list_of_tools_is_one_clause():
     model = Labels(ruff="task")
     [kept] = await capture("We use ruff, mypy, pytest", model)
