@@ -2,10 +2,13 @@
 
 import base64
 import subprocess
+import time
 
 import pytest
 from fakes.model_server import Call, Reply, failure
 from fakes.ouro_program import KEY, OuroProgram
+
+from ouro.frontends.tui.first_frame_prompt import PASTE_GAP
 
 IN_DOTENV = "ghp_" + "R4nd0mMadeUpT0kenForThisTestOnly12" + "ab"
 PASTED = "sk-ant-api03-" + "MadeUpPastedKey0123456789-ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijk" + "-AA"
@@ -162,7 +165,10 @@ def test_u4_a_paste_of_a_megabyte_is_folded_and_sent_whole(ouro):
     terminal.until(lambda: terminal.shows("lines") or terminal.shows("characters"))
     assert not terminal.shows("0123456789abcde")
     terminal.send(" count it")
-    terminal.press("\r", lambda: terminal.shows("Send everything"))
+    terminal.until_shows("count it")
+    time.sleep(4 * PASTE_GAP)  # then one Enter is enough: a second one would answer the question
+    terminal.send("\r")
+    terminal.until_shows("Send everything")
     terminal.press("2", lambda: bool(ouro.server.requests))
     assert pasted.strip() in ouro.server.requests[0].prompt
 
